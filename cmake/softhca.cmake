@@ -181,12 +181,13 @@ function(softhca_refusals folder)
   target_sources(${folder} PRIVATE ${table})
 endfunction()
 
-# softhca_preload(<folder> PARTS <file>... DEPENDS <folder>...): libsofthca.so, which programs are started with: the folder
-# that takes libc's calls, and of the libraries what it needs. PARTS are the files, without .cc, that take no calls: tests
-# link their objects, <folder>_parts.
+# softhca_preload(<folder> CHAPTERS <folder>... PARTS <file>... DEPENDS <folder>...): libsofthca.so, which programs are started
+# with: the folder that takes libc's calls, its CHAPTERS, and of the libraries what it needs. PARTS are the files, without .cc,
+# that take no calls: tests link their objects, <folder>_parts.
 function(softhca_preload folder)
-  cmake_parse_arguments(ARG "" "" "PARTS;DEPENDS" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${folder}/*.cc)
+  cmake_parse_arguments(ARG "" "" "CHAPTERS;PARTS;DEPENDS" ${ARGN})
+  list(TRANSFORM ARG_CHAPTERS REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/src/${folder}/\\1/*.cc" OUTPUT_VARIABLE chapters)
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${folder}/*.cc ${chapters})
   list(TRANSFORM ARG_PARTS REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/src/${folder}/\\1.cc" OUTPUT_VARIABLE parts)
   list(REMOVE_ITEM sources ${parts})
   list(TRANSFORM ARG_DEPENDS REPLACE "/" "_")

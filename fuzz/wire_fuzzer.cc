@@ -86,7 +86,7 @@ void fuzz_ethernet(std::span<const std::byte> bytes) {
   const auto result = ethernet::check(frame, ethernet::classify(frame));
   if (info.l3 != ethernet::L3Type::kNone) check(result.l3_ok == info.l3_length_ok);
   // If the UDP length differs from IP's, software must check.
-  if (info.l4 == ethernet::L4Type::kTcp) check(result.l4_ok == !info.source_routed);
+  if (info.l4 == ethernet::L4Type::kTcp) check(result.l4_ok == !info.ip.source_routed);
 
   const auto before = bytes_of(frame);
   if (ethernet::insert_vlan(frame, wire::EtherType::kVlan, 0x6123)) {
@@ -120,7 +120,7 @@ void fuzz_segmentation(std::span<const std::byte> bytes) {
     ethernet::insert_l3_checksum(frame, info);
     ethernet::insert_l4_checksum(frame, info);
     const auto result = ethernet::check(frame, info);
-    check(result.l3_ok && (result.l4_ok || info.source_routed));
+    check(result.l3_ok && (result.l4_ok || info.ip.source_routed));
   }
   check(segmenter->done() && sent == payload.size());
 }

@@ -44,3 +44,16 @@ CHAPTERS = {
 }
 # Every chapter may use the definition of a command.
 FOR_ALL_CHAPTERS = {"connectx/command/command.h"}
+
+# By chapter of src/door/; "" is its root.
+DOOR_CHAPTERS = {
+    "process": set(),
+    "memory": set(),
+    "tree": set(),
+    "control": set(),
+    "nldev": set(),
+    "card": {"memory", "tree"},
+    "engine": {"process", "memory", "tree", "control", "card"},
+    "": {"process", "memory", "tree", "control", "card", "engine"},
+    "interpose": {"process", "memory", "tree", "nldev", ""},
+}

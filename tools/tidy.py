@@ -2,7 +2,8 @@
 """The repository checks itself: rules that no compiler knows. Run by `make tidy` and as a test.
 
 - A folder of src/ includes only itself and the folders above it (docs/architecture.md); inside connectx/, a chapter
-  only itself and the chapters below it, only the root and command/ include device.h, and handlers include driver_state.h.
+  only itself and the chapters below it, only the root and command/ include device.h, and handlers include driver_state.h; inside
+  door/, a chapter only itself and the chapters that tools/floors.py lists.
 - A file of src/ has at most 400 lines, one of tests/, bench/ and fuzz/ 600, a function of src/ 60; lines have at most
   100 columns; no tabs, no trailing blanks. Headers begin with a comment and `#pragma once`.
 - All folders but util/, spec/ and wire/ shift and mask no fields of a document's formats: these are declared in src/spec, and bytes
@@ -36,7 +37,7 @@ import language  # noqa: E402
 import naps  # noqa: E402
 import test_names  # noqa: E402
 from cpp_source import Problem, source_of  # noqa: E402
-from floors import CHAPTERS, FOR_ALL_CHAPTERS, MAY_INCLUDE  # noqa: E402
+from floors import CHAPTERS, DOOR_CHAPTERS, FOR_ALL_CHAPTERS, MAY_INCLUDE  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -112,6 +113,21 @@ def rule_chapters(name, text):
             yield f"{name}:{number}: {chapter}/ may not include {match[1]}: parts name what they need"
         elif match[2] not in allowed:
             yield f"{name}:{number}: connectx/{chapter}/ may not include connectx/{match[2]}/"
+
+
+def rule_door_chapters(name, text):
+    parts = name.split("/")
+    if parts[:2] != ["src", "door"]:
+        return
+    chapter = parts[2] if len(parts) > 3 else ""
+    allowed = DOOR_CHAPTERS.get(chapter)
+    if allowed is None:
+        yield f"{name}: chapter {chapter} is not in tools/floors.py"
+        return
+    for number, line in enumerate(text.splitlines(), 1):
+        match = re.match(r'#include "door/(?:(\w+)/)?[^/"]+"', line)
+        if match and (match[1] or "") not in allowed | {chapter}:
+            yield f"{name}:{number}: door/{chapter} may not include door/{match[1] or ''}"
 
 
 def rule_functions(name, text):
@@ -233,6 +249,7 @@ FILE_RULES = {
     "headers": rule_headers,
     "folders": rule_folders,
     "chapters": rule_chapters,
+    "door chapters": rule_door_chapters,
     "functions": rule_functions,
     "formats": rule_formats,
     "spec names": rule_spec_names,

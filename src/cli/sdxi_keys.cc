@@ -103,11 +103,11 @@ bool set_ids(DeviceOptions& options, std::string_view text) {
 void set_amd(DeviceOptions& options) {
   options.vendor_id = 0x1022;
   options.device_id = 0x14dc;
-  options.max_cxt = 63;
-  options.max_ds_ring_sz = 22;
-  options.max_errlog_sz = 0;
-  options.atomics = AtomicSet::kFull;
-  options.interrupt_group = true;
+  options.capabilities.max_cxt = 63;
+  options.capabilities.max_ds_ring_sz = 22;
+  options.capabilities.max_errlog_sz = 0;
+  options.capabilities.atomics = AtomicSet::kFull;
+  options.capabilities.interrupt_group = true;
 }
 
 bool set_profile(DeviceOptions& options, std::string_view text) {
@@ -124,45 +124,55 @@ constexpr SdxiKey kKeys[] = {
      "other keys",
      [](const Options&) { return std::string("document"); }, set_profile},
     {"contexts", "1 to 65536", "number of contexts: MMIO_CAP1.max_cxt + 1",
-     [](const Options& o) { return fmt::format("{}", o.max_cxt + 1); },
+     [](const Options& o) { return fmt::format("{}", o.capabilities.max_cxt + 1); },
      [](Options& o, Text value) {
        std::uint32_t contexts = 0;
        if (!set_number(contexts, value, 1u, 65536u)) return false;
-       o.max_cxt = static_cast<std::uint16_t>(contexts - 1);
+       o.capabilities.max_cxt = static_cast<std::uint16_t>(contexts - 1);
        return true;
      }},
     {"ring", "a power of two, 1K to 4G",
      "descriptors of the largest ring, MMIO_CAP0.max_ds_ring_sz",
-     [](const Options& o) { return power_text(o.max_ds_ring_sz + 10u); },
-     [](Options& o, Text value) { return set_power(o.max_ds_ring_sz, value, 10, 22); }},
+     [](const Options& o) { return power_text(o.capabilities.max_ds_ring_sz + 10u); },
+     [](Options& o, Text value) {
+       return set_power(o.capabilities.max_ds_ring_sz, value, 10, 22);
+     }},
     {"buffer", "a power of two, 2M to 4G", "bytes of the largest buffer, MMIO_CAP1.max_buffer",
-     [](const Options& o) { return power_text(o.max_buffer + 21u); },
-     [](Options& o, Text value) { return set_power(o.max_buffer, value, 21, 11); }},
+     [](const Options& o) { return power_text(o.capabilities.max_buffer + 21u); },
+     [](Options& o, Text value) { return set_power(o.capabilities.max_buffer, value, 21, 11); }},
     {"akeys", "a power of two, 256 to 64K", "AKeys of a context, MMIO_CAP1.max_akey_sz",
-     [](const Options& o) { return power_text(o.max_akey_sz + 8u); },
-     [](Options& o, Text value) { return set_power(o.max_akey_sz, value, 8, 8); }},
+     [](const Options& o) { return power_text(o.capabilities.max_akey_sz + 8u); },
+     [](Options& o, Text value) { return set_power(o.capabilities.max_akey_sz, value, 8, 8); }},
     {"rkeys", "a power of two, 256 to 64K", "RKeys, MMIO_CAP0.max_rkey_sz",
-     [](const Options& o) { return power_text(o.max_rkey_sz + 8u); },
-     [](Options& o, Text value) { return set_power(o.max_rkey_sz, value, 8, 8); }},
+     [](const Options& o) { return power_text(o.capabilities.max_rkey_sz + 8u); },
+     [](Options& o, Text value) { return set_power(o.capabilities.max_rkey_sz, value, 8, 8); }},
     {"errlog", "a power of two, 8M to 4G",
      "bytes of the largest error log (64 for a record), MMIO_CAP1.max_errlog_sz",
-     [](const Options& o) { return power_text(o.max_errlog_sz + 23u); },
-     [](Options& o, Text value) { return set_power(o.max_errlog_sz, value, 23, 9); }},
+     [](const Options& o) { return power_text(o.capabilities.max_errlog_sz + 23u); },
+     [](Options& o, Text value) { return set_power(o.capabilities.max_errlog_sz, value, 23, 9); }},
     {"stride", "a power of two, 4K to 512K", "bytes between doorbells, MMIO_CAP0.db_stride",
-     [](const Options& o) { return power_text(o.db_stride + 12u); },
-     [](Options& o, Text value) { return set_power(o.db_stride, value, 12, 7); }},
+     [](const Options& o) { return power_text(o.capabilities.db_stride + 12u); },
+     [](Options& o, Text value) { return set_power(o.capabilities.db_stride, value, 12, 7); }},
     {"cs_cap", "atomic, both or non-atomic", "how completions are signaled, MMIO_CAP0.cs_cap",
-     [](const Options& o) { return name_of<cs_cap>(o.cs_cap, kCsCaps); },
-     [](Options& o, Text value) { return set_name<cs_cap>(o.cs_cap, value, kCsCaps); }},
+     [](const Options& o) { return name_of<cs_cap>(o.capabilities.cs_cap, kCsCaps); },
+     [](Options& o, Text value) {
+       return set_name<cs_cap>(o.capabilities.cs_cap, value, kCsCaps);
+     }},
     {"rkey_cap", "on or off", "access to other functions of the group, MMIO_CAP1.rkey_cap",
-     [](const Options& o) { return name_of<bool>(o.rkey_cap, kSwitch); },
-     [](Options& o, Text value) { return set_name<bool>(o.rkey_cap, value, kSwitch); }},
+     [](const Options& o) { return name_of<bool>(o.capabilities.rkey_cap, kSwitch); },
+     [](Options& o, Text value) {
+       return set_name<bool>(o.capabilities.rkey_cap, value, kSwitch);
+     }},
     {"atomics", "full, minimal or none", "atomic operations, MMIO_CAP1.opb_000_cap",
-     [](const Options& o) { return name_of<AtomicSet>(o.atomics, kAtomics); },
-     [](Options& o, Text value) { return set_name<AtomicSet>(o.atomics, value, kAtomics); }},
+     [](const Options& o) { return name_of<AtomicSet>(o.capabilities.atomics, kAtomics); },
+     [](Options& o, Text value) {
+       return set_name<AtomicSet>(o.capabilities.atomics, value, kAtomics);
+     }},
     {"interrupts", "on or off", "the interrupt operation, MMIO_CAP1.opb_000_cap",
-     [](const Options& o) { return name_of<bool>(o.interrupt_group, kSwitch); },
-     [](Options& o, Text value) { return set_name<bool>(o.interrupt_group, value, kSwitch); }},
+     [](const Options& o) { return name_of<bool>(o.capabilities.interrupt_group, kSwitch); },
+     [](Options& o, Text value) {
+       return set_name<bool>(o.capabilities.interrupt_group, value, kSwitch);
+     }},
     {"pasid", "on or off", "structures may name a PASID. All PASIDs reach the same memory",
      [](const Options& o) { return name_of<bool>(o.any_pasid, kSwitch); },
      [](Options& o, Text value) { return set_name<bool>(o.any_pasid, value, kSwitch); }},

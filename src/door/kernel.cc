@@ -15,16 +15,16 @@
 #include <utility>
 #include <vector>
 
-#include "door/doorbell_traps.h"
-#include "door/engine.h"
-#include "door/fault_guard.h"
+#include "door/engine/engine.h"
 #include "door/inline_progress.h"
-#include "door/interpose.h"
-#include "door/reserve.h"
-#include "door/standard_error.h"
+#include "door/memory/doorbell_traps.h"
+#include "door/memory/fault_guard.h"
+#include "door/memory/reserve.h"
+#include "door/process/own_calls.h"
+#include "door/process/standard_error.h"
+#include "door/process/without_exceptions.h"
 #include "door/tree/tree.h"
 #include "door/variables.h"
-#include "door/without_exceptions.h"
 #include "util/kept_descriptors.h"
 #include "util/known_files.h"
 #include "util/log.h"
@@ -130,15 +130,17 @@ Engine* make() {
   // Standard error belongs to the program: the user may limit the library's lines there.
   util::set_log_level(variables.log_level);
   report(variables.mistakes);
-  auto made = Engine::create({.directory = directory,
-                              .numbers = variables.numbers,
-                              .addresses = std::move(variables.addresses),
-                              .control = std::move(variables.control),
-                              .loss = variables.loss,
-                              .beyond_memlock = variables.enforces_memlock
-                                                    ? uverbs::LockedMemory::Beyond::kRefusal
-                                                    : uverbs::LockedMemory::Beyond::kWarning,
-                              .traps_doorbells = variables.traps_doorbells});
+  auto made =
+      Engine::create({.cards = {.directory = directory,
+                                .numbers = variables.numbers,
+                                .addresses = std::move(variables.addresses),
+                                .loss = variables.loss},
+                      .files = {.beyond_memlock = variables.enforces_memlock
+                                                      ? uverbs::LockedMemory::Beyond::kRefusal
+                                                      : uverbs::LockedMemory::Beyond::kWarning,
+                                .made_cq = wrap_poll},
+                      .control = std::move(variables.control),
+                      .traps_doorbells = variables.traps_doorbells});
   if (!made) {
     util::log(util::LogLevel::kError, "{}", made.error().message);
     return nullptr;

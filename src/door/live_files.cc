@@ -13,12 +13,12 @@
 #include <string>
 #include <system_error>
 
-#include "door/engine.h"
+#include "door/card/run_counters.h"
+#include "door/engine/engine.h"
 #include "door/kernel.h"
-#include "door/run_counters.h"
+#include "door/process/without_exceptions.h"
 #include "door/tree/live_path.h"
 #include "door/tree/tree.h"
-#include "door/without_exceptions.h"
 #include "hub/join.h"
 #include "util/endian.h"
 

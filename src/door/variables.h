@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "door/frame_loss.h"
+#include "door/card/frame_loss.h"
 #include "door/tree/tree.h"
 #include "util/log.h"
 

@@ -50,7 +50,7 @@ std::uint16_t sum_l4(const Frame& frame, const PacketInfo& info) {
 /// True if the L4 checksum is correct. `l4_sum`: sum of L4 header and payload.
 bool l4_ok(const Frame& frame, const PacketInfo& info, std::uint16_t l4_sum) {
   // An incomplete packet cannot be summed.
-  if (info.source_routed || !info.l3_length_ok) return false;
+  if (info.ip.source_routed || !info.l3_length_ok) return false;
   if (info.l4 == L4Type::kUdp) {
     using L = wire::UdpLayout;
     const wire::UdpView udp(frame.head().subspan(info.l4_offset));
@@ -86,7 +86,7 @@ void insert_l3_checksum(Frame& frame, const PacketInfo& info) {
 }
 
 void insert_l4_checksum(Frame& frame, const PacketInfo& info) {
-  if (info.l4 == L4Type::kNone || info.source_routed || !info.l3_length_ok) return;
+  if (info.l4 == L4Type::kNone || info.ip.source_routed || !info.l3_length_ok) return;
   const bool is_tcp = info.l4 == L4Type::kTcp;
   const auto field = info.l4_offset +
                      (is_tcp ? wire::TcpLayout::kChecksumOffset : wire::UdpLayout::kChecksumOffset);

@@ -39,7 +39,7 @@ bool FlowHeaders::can_be_cached(const PacketInfo& packet) {
 }
 
 void FlowHeaders::remember(const wire::Frame& frame, const PacketInfo& packet, bool tcp_flags) {
-  assert(can_be_cached(packet) && packet.l3_length_ok && !packet.fragment);
+  assert(can_be_cached(packet) && packet.l3_length_ok && !packet.ip.fragment);
   packet_ = packet;
   flow_ = wire::new_flow();
   headers_size_ = std::size_t{packet.l4_offset} + packet.l4_header_size;
@@ -106,7 +106,7 @@ bool FlowHeaders::finish(wire::Frame& frame) const {
   const auto size = head.size() + payload.size();
   // Padding, or bytes behind the IP packet, take the slow path.
   if (!bytes_.match(head.data()) || packet_.l3_offset + ip_size(frame) != size ||
-      size < kFrameSizeMin || packet_.source_routed) {
+      size < kFrameSizeMin || packet_.ip.source_routed) {
     return false;
   }
   const auto l4 = head.subspan(packet_.l4_offset);

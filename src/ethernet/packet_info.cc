@@ -32,13 +32,13 @@ class Classifier {
     if (!l4 || l3_too_short_ || *l4 > l3_end()) return info_;
     info_.l4_offset = static_cast<std::uint16_t>(*l4);
     // PRM 3.3.1 and RFC 1122 4.1.1 define ports only in whole datagrams.
-    if (info_.fragment) return info_;
-    if (info_.protocol == IpProtocol::kTcp) tcp();
-    if (info_.protocol == IpProtocol::kUdp) udp();
+    if (info_.ip.fragment) return info_;
+    if (info_.ip.protocol == IpProtocol::kTcp) tcp();
+    if (info_.ip.protocol == IpProtocol::kUdp) udp();
     if (info_.l4 != L4Type::kNone) sum_pseudo_header();
     // RFC 4303 2: an ESP header begins with the SPI; RFC 4302 2: an AH header has it at byte 4.
-    if (info_.protocol == IpProtocol::kEsp) ipsec(0);
-    if (info_.protocol == IpProtocol::kAh) ipsec(4);
+    if (info_.ip.protocol == IpProtocol::kEsp) ipsec(0);
+    if (info_.ip.protocol == IpProtocol::kAh) ipsec(4);
     return info_;
   }
 
@@ -93,14 +93,14 @@ class Classifier {
     if (ip.get(L::version) != 4 || header < L::kSize || !has(at, header)) return std::nullopt;
     info_.l3 = L3Type::kIpv4;
     set_l3_size(ip.get(L::total_length), header);
-    info_.source_ip = wire::Gid::from_ipv4(ip.get(L::source));
-    info_.destination_ip = wire::Gid::from_ipv4(ip.get(L::destination));
-    info_.traffic_class = {static_cast<std::uint8_t>(ip.get(L::tos))};
-    info_.hop_limit = static_cast<std::uint8_t>(ip.get(L::ttl));
-    info_.protocol = IpProtocol(ip.get(L::protocol));
-    info_.fragment = ip.get(L::more_fragments) != 0 || ip.get(L::fragment_offset) != 0;
-    info_.ip_options = header != L::kSize;
-    info_.source_routed = has_source_route(head_.subspan(at + L::kSize, header - L::kSize));
+    info_.ip.source = wire::Gid::from_ipv4(ip.get(L::source));
+    info_.ip.destination = wire::Gid::from_ipv4(ip.get(L::destination));
+    info_.ip.traffic_class = {static_cast<std::uint8_t>(ip.get(L::tos))};
+    info_.ip.hop_limit = static_cast<std::uint8_t>(ip.get(L::ttl));
+    info_.ip.protocol = IpProtocol(ip.get(L::protocol));
+    info_.ip.fragment = ip.get(L::more_fragments) != 0 || ip.get(L::fragment_offset) != 0;
+    info_.ip.options = header != L::kSize;
+    info_.ip.source_routed = has_source_route(head_.subspan(at + L::kSize, header - L::kSize));
     return at + header;
   }
 
@@ -127,19 +127,19 @@ class Classifier {
     if (!ip) return std::nullopt;
     info_.l3 = L3Type::kIpv6;
     set_l3_size(L::kSize + ip->payload_length, L::kSize);
-    info_.source_ip = ip->source;
-    info_.destination_ip = ip->destination;
-    info_.traffic_class = {ip->traffic_class};
-    info_.hop_limit = ip->hop_limit;
-    info_.flow_label = ip->flow_label;
-    info_.protocol = ip->next_header;
+    info_.ip.source = ip->source;
+    info_.ip.destination = ip->destination;
+    info_.ip.traffic_class = {ip->traffic_class};
+    info_.ip.hop_limit = ip->hop_limit;
+    info_.ip.flow_label = ip->flow_label;
+    info_.ip.protocol = ip->next_header;
     return ipv6_extensions(at + L::kSize);
   }
 
   /// RFC 8200 4: headers of 8 bytes or more, each of which names the next.
   std::optional<std::size_t> ipv6_extensions(std::size_t at) {
     for (int i = 0; i != kExtensionHeadersMax; ++i) {
-      const auto type = info_.protocol;
+      const auto type = info_.ip.protocol;
       if (type != IpProtocol::kIpv6HopByHop && type != IpProtocol::kIpv6Route &&
           type != IpProtocol::kIpv6Fragment && type != IpProtocol::kIpv6DestinationOptions) {
         return at;
@@ -147,10 +147,10 @@ class Classifier {
       constexpr std::size_t kUnit = 8;
       if (!has(at, kUnit)) return std::nullopt;
       const auto units = std::to_integer<std::size_t>(head_[at + 1]);
-      info_.ip_options = true;
-      info_.source_routed |= type == IpProtocol::kIpv6Route;
-      info_.fragment |= type == IpProtocol::kIpv6Fragment;
-      info_.protocol = IpProtocol(head_[at]);
+      info_.ip.options = true;
+      info_.ip.source_routed |= type == IpProtocol::kIpv6Route;
+      info_.ip.fragment |= type == IpProtocol::kIpv6Fragment;
+      info_.ip.protocol = IpProtocol(head_[at]);
       // The second byte of a fragment header is reserved, because it always has 8 bytes.
       at += type == IpProtocol::kIpv6Fragment ? kUnit : (units + 1) * kUnit;
     }
@@ -186,9 +186,9 @@ class Classifier {
     // Only the four IPv4 bytes of a mapped address count.
     const std::size_t unused = info_.l3 == L3Type::kIpv4 ? 12 : 0;
     wire::ChecksumSum sum;
-    sum.add(std::span(info_.source_ip.bytes).subspan(unused));
-    sum.add(std::span(info_.destination_ip.bytes).subspan(unused));
-    sum.add_u16(static_cast<std::uint16_t>(info_.protocol));
+    sum.add(std::span(info_.ip.source.bytes).subspan(unused));
+    sum.add(std::span(info_.ip.destination.bytes).subspan(unused));
+    sum.add_u16(static_cast<std::uint16_t>(info_.ip.protocol));
     info_.pseudo_sum = sum.value();
   }
 

@@ -41,23 +41,28 @@ struct PacketInfo {
   std::size_t l3_size = 0;
   /// False if the IP length is longer than the frame or shorter than the header.
   bool l3_length_ok = false;
-  wire::Gid source_ip;  ///< IPv4 addresses are mapped
-  wire::Gid destination_ip;
-  wire::TrafficClass traffic_class;
-  std::uint8_t hop_limit = 0;
-  std::uint32_t flow_label = 0;  ///< of IPv6, 20 bits
-  /// Protocol behind the IP header and all known extension headers.
-  wire::IpProtocol protocol{};
-  bool fragment = false;
-  bool ip_options = false;  ///< IPv4 options or IPv6 extension headers
-  /// Has an IPv4 LSRR or SSRR option or an IPv6 routing header: the pseudo header cannot be derived
-  /// from the packet.
-  bool source_routed = false;
+  /// Fields of the IP header, and of all known extension headers.
+  struct Ip {
+    wire::Gid source;  ///< IPv4 addresses are mapped
+    wire::Gid destination;
+    wire::TrafficClass traffic_class;
+    std::uint8_t hop_limit = 0;
+    std::uint32_t flow_label = 0;  ///< of IPv6, 20 bits
+    /// Protocol behind all of these headers.
+    wire::IpProtocol protocol{};
+    bool fragment = false;
+    bool options = false;  ///< IPv4 options or IPv6 extension headers
+    /// Has an IPv4 LSRR or SSRR option or an IPv6 routing header: the pseudo header cannot be
+    /// derived from the packet.
+    bool source_routed = false;
+    friend bool operator==(const Ip&, const Ip&) = default;
+  };
+  Ip ip;
 
   /// Also kNone for a fragment, and for a header that does not fit.
   L4Type l4 = L4Type::kNone;
-  std::uint16_t l4_offset =
-      0;  ///< of the bytes behind the IP headers, whatever they are; 0 if unknown
+  /// Offset of the bytes behind the IP headers, whatever they are; 0 if unknown.
+  std::uint16_t l4_offset = 0;
   std::uint16_t l4_header_size = 0;
   std::uint16_t source_port = 0;
   std::uint16_t destination_port = 0;

@@ -9,7 +9,7 @@
 namespace softhca::ethernet {
 
 HashInput::HashInput(const PacketInfo& info, std::uint32_t fields, bool symmetric) {
-  auto source = info.source_ip, destination = info.destination_ip;
+  auto source = info.ip.source, destination = info.ip.destination;
   auto source_port = info.source_port, destination_port = info.destination_port;
   if (symmetric) {
     if (destination < source) std::swap(source, destination);

@@ -104,7 +104,8 @@ bool ReadsAndAtomics::may_repeat_read(const wire::IbPacket& packet,
   const auto& reth = packet.ext.reth;
   const auto packets = read_packets(reth.dma_length, qp_.attributes().path_mtu);
   return reth.dma_length <= qp_.attributes().message_max &&
-         packet.bth.psn + packets - numbers.expected <= 0 && qp_.attributes().access_flags.remote_read;
+         packet.bth.psn + packets - numbers.expected <= 0 &&
+         qp_.attributes().access_flags.remote_read;
 }
 
 void ReadsAndAtomics::repeat_read(const wire::IbPacket& packet, const KeyUser& peer,

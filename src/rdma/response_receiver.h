@@ -11,7 +11,7 @@
 
 namespace softhca::rdma {
 
-/// `sent`: what the responses are about. Data of READs and atomics go to `memory`.
+/// `sent`: the requests that responses are about. Data of READs and atomics go to `memory`.
 class ResponseReceiver {
  public:
   ResponseReceiver(Engine& engine, QueuePair& qp) : engine_(engine), qp_(qp) {}

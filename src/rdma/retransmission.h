@@ -1,5 +1,5 @@
-// What a requester has sent and its peer has not answered: it is acknowledged in order, or sent
-// again (go-back-N) after a NAK, a timeout or a page fault (IBTA 9.7.5, 9.7.6). Internal.
+// The requests that are sent and not answered. They are acknowledged in order, or sent again
+// (go-back-N) after a NAK, a timeout or a page fault (IBTA 9.7.5, 9.7.6). Internal.
 #pragma once
 
 #include <cstdint>

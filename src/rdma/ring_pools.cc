@@ -2,8 +2,6 @@
 
 namespace softhca::rdma {
 
-void RingPools::update() {
-  scarce_ = requests.crowded() || budget.left() <= budget.total() / 2;
-}
+void RingPools::update() { scarce_ = requests.crowded() || budget.left() <= budget.total() / 2; }
 
 }  // namespace softhca::rdma

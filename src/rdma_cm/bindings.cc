@@ -35,14 +35,14 @@ Errno bind_to_ib(Identifier& id, const SocketAddress& address) {
 
 /// The error if two identifiers with one number conflict.
 Errno conflict_of(const Identifier& one, const Identifier& other) {
-  const bool apart = one.one_family && other.one_family;
+  const bool apart = one.binding.one_family && other.binding.one_family;
   if (apart && one.source.family() != other.source.family()) return 0;
   if (one.source.is_of_no_device() || other.source.is_of_no_device()) return EADDRNOTAVAIL;
   return one.source.gid() == other.source.gid() ? EADDRINUSE : 0;
 }
 
 bool have_one_number(const Identifier& one, const Identifier& other) {
-  return &one != &other && other.owns_port && other.port_space == one.port_space &&
+  return &one != &other && other.binding.owns_port && other.port_space == one.port_space &&
          other.source.port() == one.source.port();
 }
 
@@ -68,8 +68,8 @@ Errno Bindings::bind(Identifier& id, const SocketAddress& address) {
   }
   const auto before = id;
   id.source = address;
-  if (address.family() == AF_INET && !id.chose_family) id.one_family = true;
-  id.bound = own.has_value();
+  if (address.family() == AF_INET && !id.binding.chose_family) id.binding.one_family = true;
+  id.binding.bound = own.has_value();
   if (own) id.local = *own;
   if (const auto wrong = claim(id); wrong != 0) {
     id = before;
@@ -83,7 +83,7 @@ Errno Bindings::bind(Identifier& id, const SocketAddress& address) {
 Errno Bindings::check_port(const Identifier& id, bool reuses) const {
   for (const auto& [number, other] : identifiers_.all()) {
     if (!have_one_number(id, *other)) continue;
-    if (reuses && other->reuses_port && other->state != State::kListening) continue;
+    if (reuses && other->binding.reuses_port && other->state != State::kListening) continue;
     if (const auto wrong = conflict_of(id, *other); wrong != 0) return wrong;
   }
   return 0;
@@ -98,12 +98,12 @@ const Identifier* Bindings::other_owner(const Identifier& id) const {
 
 Errno Bindings::claim(Identifier& id) {
   if (id.source.port() == 0) return claim_any(id);
-  if (const auto wrong = check_port(id, id.reuses_port); wrong != 0) return wrong;
+  if (const auto wrong = check_port(id, id.binding.reuses_port); wrong != 0) return wrong;
   const auto wrong = other_owner(id) != nullptr
                          ? 0
                          : options_.port_numbers.claim(id.port_space, id.source.port(),
                                                        id.local.gid, id.source.is_of_no_device());
-  id.owns_port = wrong == 0;
+  id.binding.owns_port = wrong == 0;
   return wrong;
 }
 
@@ -116,7 +116,7 @@ Errno Bindings::claim_any(Identifier& id) {
     const auto port = static_cast<std::uint16_t>(range.first + last_port_);
     if (options_.port_numbers.claim(id.port_space, port, id.local.gid, any) != 0) continue;
     id.source.set_port(port);
-    id.owns_port = true;
+    id.binding.owns_port = true;
     return 0;
   }
   return EADDRNOTAVAIL;
@@ -125,8 +125,8 @@ Errno Bindings::claim_any(Identifier& id) {
 /// If another identifier of this process shares the number, claims it again for that one's address.
 /// A listener whose connections go on will probably return.
 void Bindings::release(Identifier& id, util::Time now) {
-  if (!id.owns_port) return;
-  id.owns_port = false;
+  if (!id.binding.owns_port) return;
+  id.binding.owns_port = false;
   const auto port = id.source.port();
   bool returns = false;
   if (id.state == State::kListening) {

@@ -48,7 +48,9 @@ bool is_client_type(std::uint8_t qp_type) {
 void describe_access(const Identifier& id, ib_uverbs_qp_attr& out) {
   using enum uverbs::QpAccess;
   out.qp_access_flags = kQpRemoteWrite;
-  if (id.responder_resources != 0) out.qp_access_flags |= kQpRemoteRead | kQpRemoteAtomic;
+  if (id.connection.responder_resources != 0) {
+    out.qp_access_flags |= kQpRemoteRead | kQpRemoteAtomic;
+  }
 }
 
 /// Attributes of a QP in RTR.
@@ -57,30 +59,30 @@ void describe_receiver(const Identifier& id, ib_uverbs_qp_attr& out) {
   if (is_responder(id)) out.qp_attr_mask |= kQpMaxDestReads | kQpMinRnr;
   std::memcpy(out.ah_attr.grh.dgid, id.peer->bytes.data(), 16);
   out.ah_attr.grh.sgid_index = id.local.gid_index;
-  out.ah_attr.grh.flow_label = id.path.flow_label;
-  out.ah_attr.grh.traffic_class = id.path.traffic_class;
+  out.ah_attr.grh.flow_label = id.route.path.flow_label;
+  out.ah_attr.grh.traffic_class = id.route.path.traffic_class;
   out.ah_attr.grh.hop_limit = kHopLimit;
   out.ah_attr.is_global = 1;
   out.ah_attr.port_num = 1;
-  out.path_mtu = id.path.mtu;
-  out.dest_qp_num = id.remote_qpn;
-  out.rq_psn = id.local_psn;
-  if (is_responder(id)) out.max_dest_rd_atomic = id.responder_resources;
+  out.path_mtu = id.route.path.mtu;
+  out.dest_qp_num = id.connection.remote_qpn;
+  out.rq_psn = id.connection.local_psn;
+  if (is_responder(id)) out.max_dest_rd_atomic = id.connection.responder_resources;
 }
 
 /// Attributes of a QP in RTS.
 void describe_sender(const Identifier& id, ib_uverbs_qp_attr& out) {
   out.qp_attr_mask |= kQpSqPsn;
-  out.sq_psn = id.remote_psn;
+  out.sq_psn = id.connection.remote_psn;
   if (!is_requester(id) && !is_responder(id)) return;
   // rdma_init_qp_attr: the program's value overrides that of the path.
-  out.timeout = id.wanted_ack_timeout.value_or(id.path.ack_timeout);
+  out.timeout = id.route.wanted_ack_timeout.value_or(id.route.path.ack_timeout);
   out.qp_attr_mask |= kQpTimeout;
   if (!is_requester(id)) return;
   out.qp_attr_mask |= kQpRetry | kQpRnrRetry | kQpMaxReads;
-  out.retry_cnt = id.retry_count;
-  out.rnr_retry = id.rnr_retry_count;
-  out.max_rd_atomic = id.initiator_depth;
+  out.retry_cnt = id.connection.retry_count;
+  out.rnr_retry = id.connection.rnr_retry_count;
+  out.max_rd_atomic = id.connection.initiator_depth;
 }
 
 }  // namespace
@@ -100,11 +102,11 @@ Errno ConnectionCommands::connect(const Call& call) {
   const auto peer = routes_.resolve(*id);
   if (!peer) return ENETUNREACH;
   routes_.set_peer(*id, *peer);
-  id->local_qpn = param.qp_num;
-  id->responder_resources = param.responder_resources;
-  id->initiator_depth = param.initiator_depth;
-  id->retry_count = std::min<std::uint8_t>(param.retry_count, 7);
-  id->rnr_retry_count = std::min<std::uint8_t>(param.rnr_retry_count, 7);
+  id->connection.local_qpn = param.qp_num;
+  id->connection.responder_resources = param.responder_resources;
+  id->connection.initiator_depth = param.initiator_depth;
+  id->connection.retry_count = std::min<std::uint8_t>(param.retry_count, 7);
+  id->connection.rnr_retry_count = std::min<std::uint8_t>(param.rnr_retry_count, 7);
   connections_.send_request(*id, param, command.ece, routes_.requester(*id), call.now);
   return 0;
 }
@@ -120,10 +122,10 @@ Errno ConnectionCommands::listen(const Call& call) {
     const auto any = SocketAddress::any(AF_INET);
     if (const auto wrong = bindings_.bind(*id, any); wrong != 0) return wrong;
   }
-  if (id->reuses_port) {
+  if (id->binding.reuses_port) {
     // A listener owns its number alone.
     if (const auto wrong = bindings_.check_port(*id, false); wrong != 0) return wrong;
-    id->reuses_port = false;
+    id->binding.reuses_port = false;
   }
   id->state = State::kListening;
   listeners_.serve_held(false, call.now);
@@ -142,7 +144,7 @@ Errno ConnectionCommands::accept(const Call& call) {
   const auto uid_before = id->uid;
   if (param.valid != 0) {
     id->uid = command.uid;
-    id->local_qpn = param.qp_num;
+    id->connection.local_qpn = param.qp_num;
   }
   const auto wrong = accept_request(*id, param, command.ece, call.now);
   if (wrong != 0) id->uid = uid_before;
@@ -167,9 +169,9 @@ Errno ConnectionCommands::accept_request(Identifier& id, const rdma_ucm_conn_par
     const bool fits = data.size() <= spec::cm_sidr_rep::private_data.kSize;
     id.state = fits ? State::kEstablished : State::kOver;
     if (fits) {
-      id.qkey =
+      id.connection.qkey =
           kDefaultQkey;  // with IP addresses Linux ignores the program's (ucma_copy_conn_param)
-      connections_.send_sidr_rep(id, 0, id.qkey, data);
+      connections_.send_sidr_rep(id, 0, id.connection.qkey, data);
     } else {
       connections_.send_sidr_rep(id, kSidrRejected, 0, {});
     }
@@ -241,9 +243,9 @@ Errno ConnectionCommands::init_qp_attr(const Call& call) {
   const bool is_connected = !is_datagram(*id) && is_of_connections(*id);
   if (is_connected && !describes_qp(id->state, command.qp_state)) return EINVAL;
   if (!is_connected || command.qp_state == kQpInit) {
-    if (is_datagram(*id)) id->qkey = kDefaultQkey;
+    if (is_datagram(*id)) id->connection.qkey = kDefaultQkey;
     out.port_num = 1;
-    out.qkey = id->qkey;
+    out.qkey = id->connection.qkey;
     out.qp_attr_mask |= kQpPkey | kQpPort | (is_datagram(*id) ? kQpQkey : kQpAccess);
     if (is_connected) describe_access(*id, out);
   } else if (command.qp_state == kQpRtr) {

@@ -41,7 +41,7 @@ std::pair<EventType, std::int32_t> meaning_of(util::View<spec::cm_sidr_rep> rep,
   const auto status = rep.get(spec::cm_sidr_rep::status);
   if (status != 0) return {EventType::kUnreachable, static_cast<std::int32_t>(status)};
   const auto qkey = rep.get(spec::cm_sidr_rep::qkey);
-  const bool fits = qkey != 0 && (id.qkey == 0 || id.qkey == qkey);
+  const bool fits = qkey != 0 && (id.connection.qkey == 0 || id.connection.qkey == qkey);
   return fits ? std::pair(EventType::kEstablished, 0) : std::pair(EventType::kAddrError, -EINVAL);
 }
 
@@ -62,10 +62,10 @@ void Connections::receive(const Received& message, Input input, util::Time now) 
   }
   const auto remote = numbers.get(spec::cm_rtu::local_comm_id);
   if (id->peer != message.from || is_datagram(*id)) return;
-  if (id->remote_comm_id != 0 && id->remote_comm_id != remote) return;
+  if (id->exchange.remote_comm_id != 0 && id->exchange.remote_comm_id != remote) return;
   const auto dreq = body_of<spec::cm_dreq>(message.mad);
-  if (input == Input::kDreq &&
-      dreq.get(spec::cm_dreq::remote_qpn) != (id->local_qpn & spec::cm_dreq::remote_qpn.kMax)) {
+  if (input == Input::kDreq && dreq.get(spec::cm_dreq::remote_qpn) !=
+                                   (id->connection.local_qpn & spec::cm_dreq::remote_qpn.kMax)) {
     return;
   }
   (void)apply(*id, input, &message.mad, now);
@@ -83,7 +83,7 @@ void Connections::receive_again(Identifier& id, const Mad& mad, util::Time now) 
   if (!is_datagram(id)) {
     (void)apply(id, Input::kReq, &mad, now);
   } else if (id.state == State::kEstablished) {
-    (void)transmitter_.send(id.repeated.mad, id);  // the SIDR_REP was lost
+    (void)transmitter_.send(id.exchange.repeated.mad, id);  // the SIDR_REP was lost
   }
 }
 
@@ -135,15 +135,15 @@ void Connections::act(Identifier& id, Action action, const Mad* mad, util::Time 
 void Connections::wait_longer(Identifier& id, const Mad& mad, util::Time now) {
   using Mra = spec::cm_mra;
   constexpr std::uint32_t kLongest = 25;  // two minutes, after which the message is sent again
-  if (std::exchange(id.repeated.was_told_to_wait, true)) return;
+  if (std::exchange(id.exchange.repeated.was_told_to_wait, true)) return;
   const auto timeout = body_of<Mra>(mad).get(Mra::service_timeout);
-  const auto interval = cm_time(std::min(timeout, kLongest)) + cm_time(id.path.ack_timeout);
+  const auto interval = cm_time(std::min(timeout, kLongest)) + cm_time(id.route.path.ack_timeout);
   transmitter_.postpone(id, interval, now);
 }
 
 /// Enters TimeWait, as its packets may still be in flight (IBTA 12.9.8.4).
 void Connections::wait_for_packets(Identifier& id, util::Time now) {
-  id.waits_until = now + cm_time(id.path.ack_timeout);
+  id.waits_until = now + cm_time(id.route.path.ack_timeout);
   wakeup_.at(id.waits_until);
 }
 
@@ -168,8 +168,8 @@ void Connections::send_request(Identifier& id, const rdma_ucm_conn_param& param,
                                const rdma_ucm_ece& ece, const Requester& requester,
                                util::Time now) {
   id.state = State::kReqSent;
-  id.transaction = id.local_comm_id;
-  id.service = service_of(id.port_space, id.destination.port());
+  id.exchange.transaction = id.exchange.local_comm_id;
+  id.exchange.service = service_of(id.port_space, id.destination.port());
   const auto request =
       is_datagram(id) ? make_sidr_req(id, param, requester) : make_req(id, param, ece, requester);
   transmitter_.repeat(id, request, now);
@@ -177,8 +177,8 @@ void Connections::send_request(Identifier& id, const rdma_ucm_conn_param& param,
 
 void Connections::send_rep(Identifier& id, const rdma_ucm_conn_param& param,
                            const rdma_ucm_ece& ece, util::Time now) {
-  id.responder_resources = param.responder_resources;
-  id.initiator_depth = param.initiator_depth;
+  id.connection.responder_resources = param.responder_resources;
+  id.connection.initiator_depth = param.initiator_depth;
   id.state = State::kRepSent;
   transmitter_.repeat(id, make_rep(id, param, ece, ports_.node_guid(id)), now);
 }
@@ -190,8 +190,8 @@ void Connections::send_rej(const Identifier& id, std::uint16_t reason,
 
 void Connections::send_sidr_rep(Identifier& id, std::uint8_t status, std::uint32_t qkey,
                                 std::span<const std::byte> private_data) {
-  id.repeated.mad = make_sidr_rep(id, status, qkey, private_data);
-  (void)transmitter_.send(id.repeated.mad, id);
+  id.exchange.repeated.mad = make_sidr_rep(id, status, qkey, private_data);
+  (void)transmitter_.send(id.exchange.repeated.mad, id);
 }
 
 void Connections::reject(Identifier& id, std::uint16_t reason,
@@ -233,7 +233,7 @@ void Connections::say_goodbye(Identifier& id, util::Time now) {
 
 void Connections::tick(util::Time now) {
   for (const auto& [number, id] : identifiers_.all()) {
-    if (id->repeated.next <= now && !transmitter_.retransmit(*id, now)) {
+    if (id->exchange.repeated.next <= now && !transmitter_.retransmit(*id, now)) {
       (void)apply(*id, Input::kTimeout, now);
     }
     if (id->waits_until <= now) {
@@ -241,7 +241,7 @@ void Connections::tick(util::Time now) {
       end(*id);
       report(*id, EventType::kTimeWaitExit);
     }
-    wakeup_.at(std::min(id->repeated.next, id->waits_until));
+    wakeup_.at(std::min(id->exchange.repeated.next, id->waits_until));
   }
 }
 

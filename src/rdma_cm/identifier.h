@@ -102,9 +102,47 @@ struct Path {
   std::uint8_t ack_timeout = 0;  ///< of the QP: 4.096 us * 2^n (IBTA 9.7.6.1.3)
 };
 
+/// The claim of an identifier to its source address.
+struct Binding {
+  bool bound = false;         ///< by the program
+  bool owns_port = false;     ///< it has claimed its port number; never for AF_IB addresses
+  bool reuses_port = false;   ///< shares its port with others that have this set, until one listens
+  bool one_family = false;    ///< the other IP version may use the same port number
+  bool chose_family = false;  ///< the program has set one_family
+};
+
+/// The route to the peer, and its resolution.
+struct Route {
+  bool has_path = false;
+  Path path;
+  std::optional<std::uint8_t> wanted_ack_timeout, wanted_tos;  ///< set by the program
+  util::Time resolve_until = util::kNever;                     ///< kResolving
+  util::Time ask_next = util::kNever;
+};
+
+/// The exchange of messages that makes a connection (IBTA 12.6, 12.9).
+struct MessageExchange {
+  std::uint32_t local_comm_id = 0, remote_comm_id = 0;
+  std::uint64_t transaction = 0;
+  std::uint64_t service = 0;
+  std::uint8_t repeats_max = 0;       ///< retransmissions of each of its messages
+  util::Duration response_timeout{};  ///< interval between two of them
+  Repeated repeated;
+};
+
+/// The attributes of a connection that the messages carry.
+struct Connection {
+  std::uint32_t local_qpn = 0, remote_qpn = 0;
+  std::uint32_t local_psn = 0;   ///< of the first packet that the peer sends
+  std::uint32_t remote_psn = 0;  ///< of the first packet that this side sends
+  std::uint8_t responder_resources = 0, initiator_depth = 0;
+  std::uint8_t retry_count = 7, rnr_retry_count = 7;
+  std::uint32_t qkey = 0;  ///< 0: neither the program nor the peer needs it yet
+};
+
 struct Identifier {
   /// Whether it is bound, to whatever address.
-  bool has_source() const { return owns_port || source.family() == kFamilyIb; }
+  bool has_source() const { return binding.owns_port || source.family() == kFamilyIb; }
 
   std::uint32_t number = 0;
   std::uint64_t uid = 0;  ///< the program's name for it; 0: not set yet
@@ -117,33 +155,14 @@ struct Identifier {
 
   SocketAddress source, destination;
   LocalAddress local;  ///< source of its messages
-  bool bound = false;  ///< the program has bound it to that address
+  Binding binding;
   bool has_device = false;
-  bool owns_port = false;     ///< it has claimed its port number; never for AF_IB addresses
-  bool reuses_port = false;   ///< shares its port with others that have this set, until one listens
-  bool one_family = false;    ///< the other IP version may use the same port number
-  bool chose_family = false;  ///< the program has set one_family
-  bool accepted = false;      ///< created for a request to a listener
+  bool accepted = false;            ///< created for a request to a listener
   std::optional<driver::Gid> peer;  ///< destination of its messages
+  Route route;
 
-  // Values of the messages.
-  std::uint32_t local_comm_id = 0, remote_comm_id = 0;
-  std::uint64_t transaction = 0;
-  std::uint64_t service = 0;
-  std::uint32_t local_qpn = 0, remote_qpn = 0;
-  std::uint32_t local_psn = 0;   ///< of the first packet that the peer sends
-  std::uint32_t remote_psn = 0;  ///< of the first packet that this side sends
-  std::uint8_t responder_resources = 0, initiator_depth = 0;
-  std::uint8_t retry_count = 7, rnr_retry_count = 7;
-  std::uint32_t qkey = 0;  ///< 0: neither the program nor the peer needs it yet
-  std::optional<std::uint8_t> wanted_ack_timeout, wanted_tos;  ///< set by the program
-  bool has_path = false;
-  Path path;
-  std::uint8_t repeats_max = 0;       ///< retransmissions of each of its messages
-  util::Duration response_timeout{};  ///< interval between two of them
-  Repeated repeated;
-  util::Time resolve_until = util::kNever;  ///< kResolving
-  util::Time ask_next = util::kNever;
+  MessageExchange exchange;
+  Connection connection;
   util::Time waits_until = util::kNever;  ///< kTimeWait
 };
 

@@ -119,21 +119,21 @@ Errno IdentifierCommands::query_path(const Call& call, const Identifier& id,
     std::uint32_t flags = IB_PATH_GMP | IB_PATH_PRIMARY | IB_PATH_BIDIRECTIONAL, reserved2 = 0;
     std::array<std::byte, spec::path_record::kSize> path{};
   } out;
-  if (id.has_path) {
+  if (id.route.has_path) {
     out.count = 1;
     using Record = spec::path_record;
     const util::MutableView<Record> path(out.path);
     std::ranges::copy(id.peer->bytes, path.sub(Record::dgid).begin());
     std::ranges::copy(id.local.gid.bytes, path.sub(Record::sgid).begin());
-    path.set(Record::flow_label, id.path.flow_label);
+    path.set(Record::flow_label, id.route.path.flow_label);
     path.set(Record::hop_limit, kHopLimit);
-    path.set(Record::tclass, id.path.traffic_class);
+    path.set(Record::tclass, id.route.path.traffic_class);
     path.set(Record::reversible, 1);
     path.set(Record::numb_path, 1);
     path.set(Record::p_key, kDefaultPkey);
     constexpr std::uint32_t kExactly = 2;
     path.set(Record::mtu_selector, kExactly);
-    path.set(Record::mtu, id.path.mtu);
+    path.set(Record::mtu, id.route.path.mtu);
     path.set(Record::rate_selector, kExactly);
     path.set(Record::rate, kRate100Gb);
     path.set(Record::life_selector, kExactly);

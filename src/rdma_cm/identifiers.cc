@@ -21,19 +21,19 @@ Identifier& Identifiers::make(Channel& channel, const LocalAddress& local) {
   id->channel = &channel;
   // Random, so that another host cannot guess it and pose as the peer.
   do {
-    id->local_comm_id = random_number();
-  } while (id->local_comm_id == 0 || by_comm_id_.contains(id->local_comm_id));
+    id->exchange.local_comm_id = random_number();
+  } while (id->exchange.local_comm_id == 0 || by_comm_id_.contains(id->exchange.local_comm_id));
   id->local = local;
-  id->local_psn = random_number() & spec::kPsnMask;
-  id->repeats_max = kRepeats;
-  id->response_timeout = cm_time(kResponseTimeout);
-  by_comm_id_[id->local_comm_id] = id.get();
+  id->connection.local_psn = random_number() & spec::kPsnMask;
+  id->exchange.repeats_max = kRepeats;
+  id->exchange.response_timeout = cm_time(kResponseTimeout);
+  by_comm_id_[id->exchange.local_comm_id] = id.get();
   return *ids_.emplace(id->number, std::move(id)).first->second;
 }
 
 void Identifiers::erase(const Identifier& id) {
   forget_request(id);
-  by_comm_id_.erase(id.local_comm_id);
+  by_comm_id_.erase(id.exchange.local_comm_id);
   ids_.erase(ids_.find(id.number));
 }
 

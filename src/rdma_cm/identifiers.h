@@ -48,14 +48,14 @@ class Identifiers {
 
   /// Finds the identifier that was created for a request. Null: there is none.
   Identifier* find_request(const PeersNumber& key) const;
-  /// @pre id.remote_comm_id is known
+  /// @pre id.exchange.remote_comm_id is known
   void add_request(Identifier& id);
   void forget_request(const Identifier& id);
 
  private:
   /// The key of the request that an accepted identifier was created for.
   static PeersNumber key_of(const Identifier& id) {
-    return {id.remote_comm_id, is_datagram(id), id.peer->bytes};
+    return {id.exchange.remote_comm_id, is_datagram(id), id.peer->bytes};
   }
 
   Map ids_;

@@ -67,8 +67,8 @@ void list(const Identifiers& ids, util::Inspection& out) {
     node.add("source", text_of(id.source));
     node.add("destination", text_of(id.destination));
     node.add_hex("port_space", id.port_space);
-    node.add_hex("qpn", id.local_qpn);
-    node.add_hex("remote_qpn", id.remote_qpn);
+    node.add_hex("qpn", id.connection.local_qpn);
+    node.add_hex("remote_qpn", id.connection.remote_qpn);
   };
   out.list({.name = "identifiers",
             .end = std::uint64_t{ids.last_number()} + 1,

@@ -28,10 +28,11 @@ Identifier* Listeners::find(std::uint64_t service, unsigned port, const driver::
   Identifier* found = nullptr;
   const bool is_own = ports_.find_local(to).has_value();
   for (const auto& [number, id] : identifiers_.all()) {
-    if (id->state != State::kListening || (id->bound && id->local.port != port)) continue;
-    if (!id->owns_port || service_of(id->port_space, id->source.port()) != service) continue;
+    if (id->state != State::kListening || (id->binding.bound && id->local.port != port)) continue;
+    if (!id->binding.owns_port) continue;
+    if (service_of(id->port_space, id->source.port()) != service) continue;
     if (id->source.gid() == to) return id.get();
-    if (id->one_family && (id->source.family() == AF_INET) != to.is_ipv4()) continue;
+    if (id->binding.one_family && (id->source.family() == AF_INET) != to.is_ipv4()) continue;
     if (is_own && !id->source.is_of_no_device()) continue;
     if (found == nullptr) found = id.get();
   }
@@ -49,7 +50,7 @@ void Listeners::receive(const Received& message, bool datagram, util::Time now) 
     refuse(message, request, Refusal::kByListener);
   } else if (listener->backlog != 0) {
     auto& id = accept_from(message, request, *listener);
-    id.remote_comm_id = request.number();
+    id.exchange.remote_comm_id = request.number();
     identifiers_.add_request(id);
   } else if (datagram) {
     // The listener's backlog is full. As on Linux, datagram requests are refused, and connection
@@ -63,9 +64,9 @@ void Listeners::refuse(const Received& message, const RequestView& request, Refu
   Identifier refused;
   refused.peer = message.from;
   refused.local = ports_.answers_from(message);
-  refused.transaction = transaction_of(message.mad);
-  refused.remote_comm_id = request.number();
-  refused.service = request.service();
+  refused.exchange.transaction = transaction_of(message.mad);
+  refused.exchange.remote_comm_id = request.number();
+  refused.exchange.service = request.service();
   refused.state = State::kReqRcvd;
   if (request.is_datagram()) {
     connections_.send_sidr_rep(refused, no_service ? kSidrNoService : kSidrRejected, 0, {});
@@ -112,10 +113,10 @@ Identifier& Listeners::accept_from(const Received& message, const RequestView& r
   id.state = State::kReqRcvd;
   id.has_device = true;
   id.peer = message.from;
-  id.service = service_of(its.port_space, its.source.port());
-  id.transaction = transaction_of(message.mad);
+  id.exchange.service = service_of(its.port_space, its.source.port());
+  id.exchange.transaction = transaction_of(message.mad);
   id.local = ports_.answers_from(message);
-  id.path.mtu = routes_.path_mtu(id, message.from);
+  id.route.path.mtu = routes_.path_mtu(id, message.from);
   id.source = SocketAddress::of(request.destination(), its.source.port());
   id.destination = SocketAddress::of(request.source(), request.source_port());
   // Notify the listener's program. It names the new identifier when it accepts.

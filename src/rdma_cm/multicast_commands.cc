@@ -18,7 +18,7 @@ constexpr Errno kNotSupported = 524;
 
 /// The address from which the identifier sends to a group: its own, if it has one already.
 LocalAddress MulticastCommands::source_for(const Identifier& id, const SocketAddress& group) const {
-  return id.bound || id.peer ? id.local : ports_.local_for(group.gid(), id.local.port);
+  return id.binding.bound || id.peer ? id.local : ports_.local_for(group.gid(), id.local.port);
 }
 
 /// Follows Linux's rdma_join_multicast(). RoCE v2 has no IPv6 groups. An IPv4 address that is no
@@ -37,14 +37,14 @@ Errno MulticastCommands::join(const Call& call, std::uint32_t number, std::uint6
       wrong != 0) {
     return wrong;
   }
-  if (id->qkey == 0) id->qkey = kDefaultQkey;
+  if (id->connection.qkey == 0) id->connection.qkey = kDefaultQkey;
   auto event = event_of(*id, EventType::kMulticastJoin);
   event.membership = member.number;
   event.content.uid = uid;
   event.content.id = member.number;
   auto& param = event.content.param.ud;
   param.qp_num = spec::kMulticastQpn;
-  param.qkey = id->qkey;
+  param.qkey = id->connection.qkey;
   std::memcpy(param.ah_attr.grh.dgid, group.gid().bytes.data(), sizeof param.ah_attr.grh.dgid);
   param.ah_attr.grh.sgid_index = source_for(*id, group).gid_index;
   param.ah_attr.grh.hop_limit = kHopLimit;

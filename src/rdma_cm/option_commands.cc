@@ -43,23 +43,23 @@ Errno set_id_option(Identifier& id, std::uint32_t name, std::span<const std::byt
   switch (name) {
     case RDMA_OPTION_ID_TOS:
       wrong = set(byte, true);
-      if (wrong == 0) id.wanted_tos = byte;
+      if (wrong == 0) id.route.wanted_tos = byte;
       return wrong;
     case RDMA_OPTION_ID_REUSEADDR:
       wrong = set(number, true);
       if (wrong != 0) return wrong;
       if (is_bound && (number == 0 || id.state == State::kListening)) return EINVAL;
-      id.reuses_port = number != 0;
+      id.binding.reuses_port = number != 0;
       return 0;
     case RDMA_OPTION_ID_AFONLY:
       wrong = set(number, id.state == State::kIdle);
       if (wrong != 0) return wrong;
-      id.one_family = number != 0;
-      id.chose_family = true;
+      id.binding.one_family = number != 0;
+      id.binding.chose_family = true;
       return 0;
     case RDMA_OPTION_ID_ACK_TIMEOUT:
       wrong = set(byte, waits_for_acknowledgments(id));
-      if (wrong == 0) id.wanted_ack_timeout = byte;
+      if (wrong == 0) id.route.wanted_ack_timeout = byte;
       return wrong;
     default:
       return ENOSYS;
@@ -72,11 +72,12 @@ using PathRecord = spec::path_record;
 void describe_path(util::View<PathRecord> record, Identifier& id) {
   constexpr std::uint32_t kMtuMax = 15, kAckTimeoutMax = 31;
   const auto lifetime = std::min(record.get(PathRecord::life), kAckTimeoutMax);
-  id.path = {.mtu = static_cast<std::uint8_t>(std::min(record.get(PathRecord::mtu), kMtuMax)),
-             .traffic_class = static_cast<std::uint8_t>(record.get(PathRecord::tclass)),
-             .flow_label = record.get(PathRecord::flow_label),
-             .ack_timeout = static_cast<std::uint8_t>(std::min(lifetime + 1, kAckTimeoutMax))};
-  id.response_timeout = cm_time(kResponseTimeout) + 2 * cm_time(lifetime);
+  id.route.path = {
+      .mtu = static_cast<std::uint8_t>(std::min(record.get(PathRecord::mtu), kMtuMax)),
+      .traffic_class = static_cast<std::uint8_t>(record.get(PathRecord::tclass)),
+      .flow_label = record.get(PathRecord::flow_label),
+      .ack_timeout = static_cast<std::uint8_t>(std::min(lifetime + 1, kAckTimeoutMax))};
+  id.exchange.response_timeout = cm_time(kResponseTimeout) + 2 * cm_time(lifetime);
 }
 
 }  // namespace

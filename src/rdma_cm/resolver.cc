@@ -21,15 +21,15 @@ void Resolver::resolve_address(Identifier& id, util::Duration timeout, util::Tim
   }
   // Linux's routing table has no route from another device of this host.
   const auto own = ports_.find_local(destination.gid());
-  if (own && id.bound && own->port != id.local.port) {
+  if (own && id.binding.bound && own->port != id.local.port) {
     return report(id, EventType::kAddrError, -ETIMEDOUT);
   }
   if (const auto peer = routes_.resolve(id)) return be_resolved(id, *peer);
   if (!options_.ask) return report(id, EventType::kAddrError, -ENETUNREACH);
   id.state = State::kResolving;
   resolving_.insert(id.number);
-  id.resolve_until = now + timeout;
-  wakeup_.at(id.resolve_until);
+  id.route.resolve_until = now + timeout;
+  wakeup_.at(id.route.resolve_until);
   ask(id, now);
 }
 
@@ -47,8 +47,8 @@ void Resolver::be_resolved(Identifier& id, const driver::Gid& peer) {
 }
 
 void Resolver::ask(Identifier& id, util::Time now) {
-  id.ask_next = now + kAskAgainAfter;
-  wakeup_.at(id.ask_next);
+  id.route.ask_next = now + kAskAgainAfter;
+  wakeup_.at(id.route.ask_next);
   options_.ask(id.destination.gid());
 }
 
@@ -65,11 +65,11 @@ void Resolver::wait_for_address(Identifier& id, util::Time now) {
   const auto gid = id.destination.gid();
   if (options_.is_member(gid)) {
     be_resolved(id, gid);
-  } else if (now >= id.resolve_until) {
+  } else if (now >= id.route.resolve_until) {
     id.state = State::kIdle;
     if (options_.on_unresolved) options_.on_unresolved(gid);
     report(id, EventType::kAddrError, -ETIMEDOUT);
-  } else if (now >= id.ask_next) {
+  } else if (now >= id.route.ask_next) {
     ask(id, now);
   }
 }
@@ -78,7 +78,7 @@ void Resolver::set_wakeup() const {
   for (const auto number : resolving_) {
     const auto* const id = identifiers_.find(number);
     if (id == nullptr || id->state != State::kResolving) continue;
-    wakeup_.at(std::min(id->ask_next, id->resolve_until));
+    wakeup_.at(std::min(id->route.ask_next, id->route.resolve_until));
   }
 }
 

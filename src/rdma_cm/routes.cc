@@ -21,7 +21,7 @@ bool is_of_many(const SocketAddress& to, bool datagram) {
 /// addresses are left to resolve().
 Errno Routes::check(const Identifier& id, const SocketAddress& to) const {
   if (to.is_mapped()) return ENETUNREACH;
-  if (is_of_many(to, is_datagram(id)) && !id.bound) {
+  if (is_of_many(to, is_datagram(id)) && !id.binding.bound) {
     return id.source.is_loopback() ? ENODEV : ENETUNREACH;
   }
   const bool is_global = to.family() == AF_INET6 && !to.is_of_no_device() && !to.is_multicast() &&
@@ -43,7 +43,7 @@ std::optional<driver::Gid> Routes::resolve(const Identifier& id) const {
 /// address is the source.
 void Routes::set_peer(Identifier& id, const driver::Gid& peer) const {
   id.peer = peer;
-  if (id.bound) return;
+  if (id.binding.bound) return;
   const auto own = ports_.find_local(peer);
   id.local = own ? *own : ports_.local_for(peer, id.local.port);
 }
@@ -69,14 +69,15 @@ std::uint8_t Routes::path_mtu(const Identifier& id, const driver::Gid& to) const
 /// paths.
 void Routes::set_path(Identifier& id) const {
   constexpr unsigned kFactor = 31, kFlowLabelMax = 0xfffff, kAckTimeoutMax = 31;
-  const auto wanted = id.wanted_ack_timeout.value_or(0);
+  const auto wanted = id.route.wanted_ack_timeout.value_or(0);
   const unsigned lifetime = wanted != 0 ? wanted - 1u : kPacketLifetime;
-  id.path = {.mtu = path_mtu(id, *id.peer),
-             .traffic_class = id.wanted_tos.value_or(0),
-             .flow_label = (id.source.port() * kFactor + id.destination.port()) & kFlowLabelMax,
-             .ack_timeout = static_cast<std::uint8_t>(std::min(lifetime + 1, kAckTimeoutMax))};
-  id.response_timeout = cm_time(kResponseTimeout) + 2 * cm_time(lifetime);
-  id.has_path = true;
+  id.route.path = {
+      .mtu = path_mtu(id, *id.peer),
+      .traffic_class = id.route.wanted_tos.value_or(0),
+      .flow_label = (id.source.port() * kFactor + id.destination.port()) & kFlowLabelMax,
+      .ack_timeout = static_cast<std::uint8_t>(std::min(lifetime + 1, kAckTimeoutMax))};
+  id.exchange.response_timeout = cm_time(kResponseTimeout) + 2 * cm_time(lifetime);
+  id.route.has_path = true;
 }
 
 }  // namespace softhca::rdma_cm

@@ -28,25 +28,26 @@ util::Duration Transmitter::spread(util::Duration interval) {
 }
 
 void Transmitter::repeat(Identifier& id, const Mad& mad, util::Time now) {
-  id.repeated = {.mad = mad, .tries_left = id.repeats_max, .interval = id.response_timeout};
+  id.exchange.repeated = {
+      .mad = mad, .tries_left = id.exchange.repeats_max, .interval = id.exchange.response_timeout};
   const bool sent = send(mad, id);
-  id.repeated.next = now + (sent ? spread(id.repeated.interval) : kTryAgainAfter);
-  wakeup_.at(id.repeated.next);
+  id.exchange.repeated.next = now + (sent ? spread(id.exchange.repeated.interval) : kTryAgainAfter);
+  wakeup_.at(id.exchange.repeated.next);
 }
 
 bool Transmitter::retransmit(Identifier& id, util::Time now) {
-  if (id.repeated.tries_left == 0) return false;
-  --id.repeated.tries_left;
-  id.repeated.was_told_to_wait = false;
-  (void)send(id.repeated.mad, id);
-  id.repeated.next = now + spread(id.repeated.interval);
+  if (id.exchange.repeated.tries_left == 0) return false;
+  --id.exchange.repeated.tries_left;
+  id.exchange.repeated.was_told_to_wait = false;
+  (void)send(id.exchange.repeated.mad, id);
+  id.exchange.repeated.next = now + spread(id.exchange.repeated.interval);
   return true;
 }
 
 void Transmitter::postpone(Identifier& id, util::Duration interval, util::Time now) {
-  id.repeated.interval = interval;
-  id.repeated.next = now + interval;
-  wakeup_.at(id.repeated.next);
+  id.exchange.repeated.interval = interval;
+  id.exchange.repeated.next = now + interval;
+  wakeup_.at(id.exchange.repeated.next);
 }
 
 }  // namespace softhca::rdma_cm

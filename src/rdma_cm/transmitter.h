@@ -24,7 +24,7 @@ class Transmitter {
   /// Sets the time until the next retransmission.
   void postpone(Identifier& id, util::Duration interval, util::Time now);
   /// Ends the retransmissions.
-  static void settle(Identifier& id) { id.repeated = {}; }
+  static void settle(Identifier& id) { id.exchange.repeated = {}; }
 
  private:
   util::Duration spread(util::Duration interval);

@@ -32,7 +32,7 @@ Refusal bad_start_state(ContextNumber number, spec::cxtv state) {
 
 Contexts::Contexts(const Parts& parts)
     : parts_(parts),
-      set_(parts.options.max_cxt + std::size_t{1}, *this),
+      set_(parts.options.capabilities.max_cxt + std::size_t{1}, *this),
       doorbells_(set_.size()),
       completions_(parts.registers, parts.memory),
       scheduler_({.memory = parts.memory, .faults = parts.faults, .workers = parts.workers},

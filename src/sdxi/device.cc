@@ -24,7 +24,7 @@ constexpr util::TraceName kTraceNames[] = {
 };
 
 constexpr std::uint64_t stride(const DeviceOptions& options) {
-  return std::uint64_t{1} << (options.db_stride + 12);
+  return std::uint64_t{1} << (options.capabilities.db_stride + 12);
 }
 
 /// SDXI 9.7: one doorbell section for each context.
@@ -33,16 +33,17 @@ std::array<pcie::Bar, pcie::kBarCount> bars(const DeviceOptions& options) {
   bars[Device::kRegisterBar] = {
       .size = Device::kRegisterBarSize, .is_64bit = true, .prefetchable = true};
   bars[Device::kDoorbellBar] = {
-      .size = std::bit_ceil((options.max_cxt + std::uint64_t{1}) * stride(options)),
+      .size = std::bit_ceil((options.capabilities.max_cxt + std::uint64_t{1}) * stride(options)),
       .is_64bit = true,
       .prefetchable = true};
   return bars;
 }
 
 void check(const DeviceOptions& options) {
-  assert(options.db_stride <= 7 && options.max_ds_ring_sz <= 22);
-  assert(options.max_buffer <= 11 && options.max_akey_sz <= 8);
-  assert(options.max_rkey_sz <= 8 && options.max_errlog_sz <= 9);
+  [[maybe_unused]] const auto& capabilities = options.capabilities;
+  assert(capabilities.db_stride <= 7 && capabilities.max_ds_ring_sz <= 22);
+  assert(capabilities.max_buffer <= 11 && capabilities.max_akey_sz <= 8);
+  assert(capabilities.max_rkey_sz <= 8 && capabilities.max_errlog_sz <= 9);
   assert(options.vfs <= Device::kVfsMax);
   assert(options.msix_vectors >= 1 && options.msix_vectors <= pcie::Msix::kMaxVectors);
 }
@@ -71,9 +72,9 @@ Device::Device(const DeviceOptions& options, FunctionGroup& group, Device* pf)
       options_(options),
       group_(group),
       pf_(pf),
-      sfunc_(options.rkey_cap ? group.free_sfunc() : std::uint16_t{0}),
+      sfunc_(options.capabilities.rkey_cap ? group.free_sfunc() : std::uint16_t{0}),
       vf_num_(pf == nullptr ? std::uint16_t{0} : group.next_vf(*pf)),
-      registers_(options_, sfunc_, pf != nullptr),
+      registers_(options_.capabilities, sfunc_, pf != nullptr),
       memory_(*this, options_.pasid_spaces, options_.any_pasid),
       own_interrupt_(options_.name, interrupts(), group.faults()),
       log_(options_.name, registers_, memory_, own_interrupt_),
@@ -126,7 +127,7 @@ void Device::write_register(unsigned bar, std::uint64_t offset, std::span<const 
   // SDXI 9: only aligned 64-bit writes to the first 8 bytes of a section are doorbells.
   if (bar != kDoorbellBar || in.size() != 8 || offset % stride(options_) != 0) return;
   const auto number = offset / stride(options_);
-  if (number > options_.max_cxt) return;
+  if (number > options_.capabilities.max_cxt) return;
   contexts_.note_doorbell(static_cast<ContextNumber>(number), util::load_le64(in.data()));
 }
 

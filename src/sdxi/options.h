@@ -13,12 +13,8 @@ namespace softhca::sdxi {
 /// The set of atomic operations of SDXI 6.3 that the function has.
 enum class AtomicSet : std::uint8_t { kNone, kMinimal, kFull };
 
-struct DeviceOptions {
-  std::string name = "sdxi0";  ///< for logs
-  std::uint16_t vendor_id = 0x1234;
-  std::uint16_t device_id = 0x5d01;
-
-  // MMIO_CAP0, MMIO_CAP1. Powers of two are encoded as in the registers.
+/// MMIO_CAP0 and MMIO_CAP1 (SDXI 9.1). Powers of two are encoded as in the registers.
+struct Capabilities {
   std::uint16_t max_cxt = 127;       ///< highest context number
   std::uint8_t db_stride = 0;        ///< 4 KiB
   std::uint8_t max_ds_ring_sz = 10;  ///< 2^20 descriptors
@@ -30,6 +26,14 @@ struct DeviceOptions {
   bool rkey_cap = true;
   AtomicSet atomics = AtomicSet::kFull;
   bool interrupt_group = true;
+};
+
+struct DeviceOptions {
+  std::string name = "sdxi0";  ///< for logs
+  std::uint16_t vendor_id = 0x1234;
+  std::uint16_t device_id = 0x5d01;
+
+  Capabilities capabilities = {};
 
   /// Number of MSI-X vectors. Message 0 is for errors and mailboxes.
   std::uint16_t msix_vectors = 130;

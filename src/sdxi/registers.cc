@@ -6,13 +6,13 @@ namespace softhca::sdxi {
 namespace {
 
 /// MMIO_CAP1.opb_000_cap (SDXI Table 6-1).
-std::uint32_t operation_groups(const DeviceOptions& options) {
+std::uint32_t operation_groups(const Capabilities& capabilities) {
   const auto bit = [](spec::op_grp group) { return 1u << static_cast<unsigned>(group); };
   std::uint32_t groups = 0;
   // SDXI 6.3: a function with the full set "shall not report support for the minimal set".
-  if (options.atomics == AtomicSet::kFull) groups |= bit(spec::op_grp::FULL_ATOMIC);
-  if (options.atomics == AtomicSet::kMinimal) groups |= bit(spec::op_grp::MINIMAL_ATOMIC);
-  if (options.interrupt_group) groups |= bit(spec::op_grp::INTERRUPT);
+  if (capabilities.atomics == AtomicSet::kFull) groups |= bit(spec::op_grp::FULL_ATOMIC);
+  if (capabilities.atomics == AtomicSet::kMinimal) groups |= bit(spec::op_grp::MINIMAL_ATOMIC);
+  if (capabilities.interrupt_group) groups |= bit(spec::op_grp::INTERRUPT);
   return groups;
 }
 
@@ -23,20 +23,20 @@ void clear(Structs&... structs) {
 
 }  // namespace
 
-Registers::Registers(const DeviceOptions& options, std::uint16_t sfunc, bool vf) {
+Registers::Registers(const Capabilities& capabilities, std::uint16_t sfunc, bool vf) {
   cap0.set(spec::mmio_cap0::sfunc, sfunc);
   cap0.set(spec::mmio_cap0::vf, vf);
-  cap0.set(spec::mmio_cap0::cs_cap, static_cast<std::uint32_t>(options.cs_cap));
-  cap0.set(spec::mmio_cap0::db_stride, options.db_stride);
-  cap0.set(spec::mmio_cap0::max_ds_ring_sz, options.max_ds_ring_sz);
-  cap0.set(spec::mmio_cap0::max_rkey_sz, options.max_rkey_sz);
-  cap1.set(spec::mmio_cap1::max_buffer, options.max_buffer);
-  cap1.set(spec::mmio_cap1::rkey_cap, options.rkey_cap);
+  cap0.set(spec::mmio_cap0::cs_cap, static_cast<std::uint32_t>(capabilities.cs_cap));
+  cap0.set(spec::mmio_cap0::db_stride, capabilities.db_stride);
+  cap0.set(spec::mmio_cap0::max_ds_ring_sz, capabilities.max_ds_ring_sz);
+  cap0.set(spec::mmio_cap0::max_rkey_sz, capabilities.max_rkey_sz);
+  cap1.set(spec::mmio_cap1::max_buffer, capabilities.max_buffer);
+  cap1.set(spec::mmio_cap1::rkey_cap, capabilities.rkey_cap);
   cap1.set(spec::mmio_cap1::mmio64, 1);
-  cap1.set(spec::mmio_cap1::max_errlog_sz, options.max_errlog_sz);
-  cap1.set(spec::mmio_cap1::max_akey_sz, options.max_akey_sz);
-  cap1.set(spec::mmio_cap1::max_cxt, options.max_cxt);
-  cap1.set(spec::mmio_cap1::opb_000_cap, operation_groups(options));
+  cap1.set(spec::mmio_cap1::max_errlog_sz, capabilities.max_errlog_sz);
+  cap1.set(spec::mmio_cap1::max_akey_sz, capabilities.max_akey_sz);
+  cap1.set(spec::mmio_cap1::max_cxt, capabilities.max_cxt);
+  cap1.set(spec::mmio_cap1::opb_000_cap, operation_groups(capabilities));
   version.set(spec::mmio_version::major, 1);
   reset();
 }

@@ -12,7 +12,7 @@
 namespace softhca::sdxi {
 
 struct Registers {
-  explicit Registers(const DeviceOptions& options, std::uint16_t sfunc, bool vf);
+  Registers(const Capabilities& capabilities, std::uint16_t sfunc, bool vf);
 
   /// Sets the reset values (SDXI 9.1 to 9.4).
   void reset();

@@ -1,6 +1,6 @@
 // Faults on memory of the program that turned out to be unmapped. The fault handler
-// (door/fault_guard.h) notes them here. Code checks it before it passes on bytes read, or reports
-// that bytes were written.
+// (door/memory/fault_guard.h) notes them here. Code checks it before it passes on bytes read, or
+// reports that bytes were written.
 #pragma once
 
 #include <atomic>

@@ -33,14 +33,14 @@ namespace softhca::wire {
   for (unsigned i = 0; i != shape_.segment_count; ++i) segments_[i] = other.segments_[i];
 }
 
-[[gnu::noinline]] void Frame::complete_head() const {
+[[gnu::noinline]] void FrameContents::complete_head() const {
   if (shape_.headers == Headers::kValues) return write_headers();
   put_checksum(checksum_, head_.data(), ChecksumSum::of(segments_[0]));
   shape_.headers = Headers::kBytes;
 }
 
 /// Makes the bytes of headers stored as values, and zeros for pad and CRCs.
-void Frame::write_headers() const {
+void FrameContents::write_headers() const {
   const auto vcrc_size = shape_.link == Link::kInfiniband ? kVcrcSize : 0;
   const auto rest = shape_.headers_size - path_.size + shape_.packet_payload + shape_.tail_size;
   wire::write_headers(path_, values_, static_cast<std::size_t>(rest) - vcrc_size,
@@ -49,7 +49,7 @@ void Frame::write_headers() const {
   shape_.headers = Headers::kBoth;
 }
 
-bool Frame::owns(std::span<const std::byte> segment) const {
+bool FrameContents::owns(std::span<const std::byte> segment) const {
   // std::less also orders pointers into different objects.
   const std::less<const std::byte*> less;
   return !owned_.empty() && !less(segment.data(), owned_.data()) &&
@@ -113,7 +113,7 @@ void Frame::compute_icrc() {
   shape_.icrc = Icrc::kPresent;
 }
 
-void Frame::copy_range(std::size_t offset, std::span<std::byte> out) const {
+void FrameContents::copy_range(std::size_t offset, std::span<std::byte> out) const {
   std::byte* at = out.data();
   for_each_piece(offset, out.size(), [&](std::span<const std::byte> piece) {
     std::memcpy(at, piece.data(), piece.size());

@@ -76,6 +76,21 @@ class Folders(unittest.TestCase):
         self.assertEqual(problems("src/connectx/base/a.h", HEADER + '#include "connectx/command/command.h"\n'), [])
 
 
+class DoorChapters(unittest.TestCase):
+    def test_chapters_include_what_they_stand_on(self):
+        for name, included in (("card/a.cc", "memory/pages.h"), ("a.cc", "engine/engine.h"), ("interpose/a.cc", "kernel.h"),
+                               ("engine/a.cc", "engine/b.h")):
+            self.assertEqual(problems(f"src/door/{name}", f'#include "door/{included}"\n'), [], name)
+
+    def test_no_chapter_includes_its_users(self):
+        for name, included in (("memory/a.cc", "engine/engine.h"), ("engine/a.cc", "kernel.h"), ("a.cc", "interpose/netlink.h"),
+                               ("engine/a.cc", "interpose/interpose.h")):
+            self.assertIn("may not include", problems(f"src/door/{name}", f'#include "door/{included}"\n')[0], name)
+
+    def test_chapters_are_listed(self):
+        self.assertIn("is not in tools/floors.py", problems("src/door/extra/a.cc", "int a;\n")[0])
+
+
 class Functions(unittest.TestCase):
     def test_long_functions(self):
         def function(count):

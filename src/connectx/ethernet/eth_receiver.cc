@@ -89,8 +89,8 @@ std::size_t outer_tag_size(const PacketInfo& packet) {
 /// they go to (PRM Table 68).
 void describe_flow(util::MutableView<cqe64> cqe, const PacketInfo& packet) {
   if (packet.l3 != L3Type::kNone) {
-    cqe.set(cqe64::ip_frag, packet.fragment ? 1 : 0);
-    cqe.set(cqe64::ip_ext_opts, packet.ip_options ? 1 : 0);
+    cqe.set(cqe64::ip_frag, packet.ip.fragment ? 1 : 0);
+    cqe.set(cqe64::ip_ext_opts, packet.ip.options ? 1 : 0);
   }
   cqe.set(cqe64::l2_ok, 1);
   cqe.set(cqe64::l3_hdr_type, static_cast<std::uint32_t>(l3_hdr_type(packet)));

@@ -43,18 +43,18 @@ void put_ip(MatchKey& key, const PacketInfo& packet) {
   const auto outer = key.outer();
   const bool v4 = packet.l3 == L3Type::kIpv4;
   outer.set(Outer::ip_version, v4 ? 4 : 6);
-  outer.set(Outer::ip_protocol, static_cast<std::uint32_t>(packet.protocol));
-  outer.set(Outer::ip_dscp, packet.traffic_class.dscp());
-  outer.set(Outer::ip_ecn, packet.traffic_class.ecn());
-  outer.set(Outer::ttl_hoplimit, packet.hop_limit);
-  outer.set(Outer::frag, packet.fragment ? 1 : 0);
-  key.misc().set(Misc::outer_ipv6_flow_label, packet.flow_label);
+  outer.set(Outer::ip_protocol, static_cast<std::uint32_t>(packet.ip.protocol));
+  outer.set(Outer::ip_dscp, packet.ip.traffic_class.dscp());
+  outer.set(Outer::ip_ecn, packet.ip.traffic_class.ecn());
+  outer.set(Outer::ttl_hoplimit, packet.ip.hop_limit);
+  outer.set(Outer::frag, packet.ip.fragment ? 1 : 0);
+  key.misc().set(Misc::outer_ipv6_flow_label, packet.ip.flow_label);
   // An IPv4 address is in the last four bytes, after zeros.
   const std::size_t skip = v4 ? 12 : 0;
   copy(outer.sub(Outer::src_ipv4_src_ipv6).subspan(skip),
-       std::span(packet.source_ip.bytes).subspan(skip));
+       std::span(packet.ip.source.bytes).subspan(skip));
   copy(outer.sub(Outer::dst_ipv4_dst_ipv6).subspan(skip),
-       std::span(packet.destination_ip.bytes).subspan(skip));
+       std::span(packet.ip.destination.bytes).subspan(skip));
 }
 
 void put_ports(util::MutableView<Outer> outer, const PacketInfo& packet) {

@@ -93,7 +93,7 @@ TEST(DeviceSpec, AJingzhaoHasALinkAndAGuid) {
 TEST(DeviceSpec, AnSdxiFunctionHasAsManyContextsAsAskedFor) {
   const auto spec = parse_device("sdxi,contexts=16,name=mover", 2);
   ASSERT_TRUE(spec) << spec.error().message;
-  EXPECT_EQ(std::get<sdxi::DeviceOptions>(*spec).max_cxt, 15);
+  EXPECT_EQ(std::get<sdxi::DeviceOptions>(*spec).capabilities.max_cxt, 15);
   EXPECT_EQ(std::get<sdxi::DeviceOptions>(*spec).name, "mover");
 }
 
@@ -145,7 +145,7 @@ TEST(DeviceSpec, AVfNamesItsPf) {
   const auto& vf = std::get<VirtualFunctionSpec>(*spec);
   EXPECT_EQ(vf.pf, "left");
   EXPECT_EQ(vf.options.name, "sdxi2");
-  EXPECT_EQ(vf.options.max_cxt, 3);
+  EXPECT_EQ(vf.options.capabilities.max_cxt, 3);
   EXPECT_EQ(error_of({"sdxi-vf"}),
             "sdxi-vf: pf=NAME is missing, the name of its physical function");
   EXPECT_EQ(error_of({"sdxi-vf,pf="}), "pf= is empty");

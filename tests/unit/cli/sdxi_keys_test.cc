@@ -164,8 +164,8 @@ TEST(SdxiKeys, AVfHasThoseThatAreItsOwn) {
   const auto spec = parse_device("sdxi-vf,pf=a,profile=amd,atomics=none", 0);
   ASSERT_TRUE(spec) << spec.error().message;
   const auto& options = std::get<VirtualFunctionSpec>(*spec).options;
-  EXPECT_EQ(options.max_cxt, 63);
-  EXPECT_EQ(options.atomics, sdxi::AtomicSet::kNone);
+  EXPECT_EQ(options.capabilities.max_cxt, 63);
+  EXPECT_EQ(options.capabilities.atomics, sdxi::AtomicSet::kNone);
   for (const auto& key : sdxi_keys()) {
     if (key.of_vfs) continue;
     const auto refused = parse_device("sdxi-vf,pf=a," + std::string(key.name) + "=1", 0);

@@ -1,5 +1,5 @@
 // A device of a process, on a hub that runs only while the device joins it.
-#include "door/card.h"
+#include "door/card/card.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #include <thread>
 #include <utility>
 
-#include "door/host_addresses.h"
+#include "door/card/host_addresses.h"
 #include "hub/hub.h"
 #include "spec/connectx/mkey.h"
 #include "util/event_loop.h"

@@ -1,5 +1,5 @@
 // cgroup CPU quotas. Any cgroup on the path to the root may set one.
-#include "door/cgroup_quota.h"
+#include "door/engine/cgroup_quota.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // The file that represents a device.
-#include "door/device_file.h"
+#include "door/engine/device_file.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Doorbell pages that wake a sleeping engine.
-#include "door/doorbell_traps.h"
+#include "door/memory/doorbell_traps.h"
 
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
@@ -13,8 +13,8 @@
 #include <cstdint>
 #include <thread>
 
-#include "door/memory_map.h"
-#include "door/pages.h"
+#include "door/memory/memory_map.h"
+#include "door/memory/pages.h"
 
 namespace softhca::door {
 namespace {

@@ -1,5 +1,5 @@
 // The program's signal handlers, chained behind the door's, and faults of the device.
-#include "door/fault_guard.h"
+#include "door/memory/fault_guard.h"
 
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -11,9 +11,9 @@
 #include <cstddef>
 #include <thread>
 
-#include "door/memory_map.h"
-#include "door/pages.h"
-#include "door/stand_ins.h"
+#include "door/memory/memory_map.h"
+#include "door/memory/pages.h"
+#include "door/memory/stand_ins.h"
 #include "util/memory_faults.h"
 
 namespace softhca::door {

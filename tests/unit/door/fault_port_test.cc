@@ -1,12 +1,12 @@
 // Frames that refer to memory which the program unmaps before they arrive.
-#include "door/fault_port.h"
+#include "door/card/fault_port.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
 #include <cstddef>
 
-#include "door/fault_guard.h"
+#include "door/memory/fault_guard.h"
 
 namespace softhca::door {
 namespace {

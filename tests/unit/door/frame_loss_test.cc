@@ -1,5 +1,5 @@
 // The string that gives the programs of a run their frame loss: a probability and a seed.
-#include "door/frame_loss.h"
+#include "door/card/frame_loss.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Finds whether a processor is free for a thread that busy-polls, and how many threads share each.
-#include "door/free_processors.h"
+#include "door/engine/free_processors.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>

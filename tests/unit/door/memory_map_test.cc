@@ -1,5 +1,5 @@
 // The kernel's view of a process's mappings.
-#include "door/memory_map.h"
+#include "door/memory/memory_map.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "door/pages.h"
+#include "door/memory/pages.h"
 
 namespace softhca::door {
 namespace {

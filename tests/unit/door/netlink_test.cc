@@ -1,5 +1,5 @@
 // The stand-in for NETLINK_RDMA sockets, which other processes can send to.
-#include "door/netlink.h"
+#include "door/interpose/netlink.h"
 
 #include <gtest/gtest.h>
 #include <linux/netlink.h>

@@ -1,5 +1,5 @@
 // Memory of keys on demand: an access has the program's rights, and changes no mapping.
-#include "door/on_demand_memory.h"
+#include "door/card/on_demand_memory.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "door/memory_map.h"
+#include "door/memory/memory_map.h"
 
 namespace softhca::door {
 namespace {

@@ -1,5 +1,5 @@
 // Files in which the processes of a run publish their addresses and port numbers.
-#include "door/own_address.h"
+#include "door/card/own_address.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -14,8 +14,8 @@
 #include <thread>
 #include <utility>
 
-#include "door/addresses.h"
-#include "door/port_file.h"
+#include "door/card/addresses.h"
+#include "door/engine/port_file.h"
 #include "util/log.h"
 
 namespace softhca::door {

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <string>
 
-#include "door/run_counters.h"
+#include "door/card/run_counters.h"
 #include "vfio_user/unique_fd.h"
 
 namespace softhca::door {

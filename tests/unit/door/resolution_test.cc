@@ -1,5 +1,5 @@
 // The address resolution for which a call waits.
-#include "door/resolution.h"
+#include "door/engine/resolution.h"
 
 #include <gtest/gtest.h>
 

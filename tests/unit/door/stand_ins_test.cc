@@ -1,5 +1,5 @@
 // Pages opened for the device, and stand-ins where nothing is mapped.
-#include "door/stand_ins.h"
+#include "door/memory/stand_ins.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "door/memory_map.h"
-#include "door/pages.h"
+#include "door/memory/memory_map.h"
+#include "door/memory/pages.h"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // Log lines go to standard error, and to no other file that gets its number.
-#include "door/standard_error.h"
+#include "door/process/standard_error.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-#include "door/without_exceptions.h"
+#include "door/process/without_exceptions.h"
 
 #include <gtest/gtest.h>
 

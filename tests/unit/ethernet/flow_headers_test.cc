@@ -176,7 +176,7 @@ TEST(FlowHeaders, DoesNotFinishWhatIsNotUsual) {
   routed[34] = std::byte{131};  // LSRR in place of record route
   routed.resize(100);
   set_lengths(routed, classify(Frame::from_bytes(routed)));
-  ASSERT_TRUE(classify(Frame::from_bytes(routed)).source_routed);
+  ASSERT_TRUE(classify(Frame::from_bytes(routed)).ip.source_routed);
   EXPECT_FALSE(finishes(routed, known(routed)));
 }
 

@@ -34,10 +34,10 @@ TEST(PacketInfo, OfTcpInIpv4) {
   EXPECT_EQ(info.l3_offset, 14);
   EXPECT_EQ(info.l3_size, 20u + 32 + 3);
   EXPECT_TRUE(info.l3_length_ok);
-  EXPECT_EQ(info.source_ip, Gid::from_ipv4(0x0a000001));
-  EXPECT_EQ(info.destination_ip, Gid::from_ipv4(0x0a000002));
-  EXPECT_EQ(info.traffic_class.dscp(), 0x2e);
-  EXPECT_EQ(info.hop_limit, 64);
+  EXPECT_EQ(info.ip.source, Gid::from_ipv4(0x0a000001));
+  EXPECT_EQ(info.ip.destination, Gid::from_ipv4(0x0a000002));
+  EXPECT_EQ(info.ip.traffic_class.dscp(), 0x2e);
+  EXPECT_EQ(info.ip.hop_limit, 64);
   EXPECT_EQ(info.l4, L4Type::kTcp);
   EXPECT_EQ(info.l4_offset, 34);
   EXPECT_EQ(info.l4_header_size, 32);
@@ -51,19 +51,19 @@ TEST(PacketInfo, OfUdpInIpv6) {
   const auto info = info_of(vectors::kUdpIpv6);
   EXPECT_EQ(info.l3, L3Type::kIpv6);
   EXPECT_EQ(info.l3_size, 40u + 8 + 5);
-  EXPECT_EQ(info.traffic_class.value, 0x29);
-  EXPECT_EQ(info.traffic_class.ecn(), 1);
-  EXPECT_EQ(info.hop_limit, 9);
+  EXPECT_EQ(info.ip.traffic_class.value, 0x29);
+  EXPECT_EQ(info.ip.traffic_class.ecn(), 1);
+  EXPECT_EQ(info.ip.hop_limit, 9);
   EXPECT_EQ(info.l4, L4Type::kUdp);
   EXPECT_EQ(info.l4_offset, 54);
   EXPECT_EQ(info.destination_port, 2);
-  EXPECT_FALSE(info.ip_options);
+  EXPECT_FALSE(info.ip.options);
 }
 
 TEST(PacketInfo, WalksIpv6ExtensionHeaders) {
   const auto info = info_of(vectors::kTcpIpv6HopByHop);
-  EXPECT_EQ(info.protocol, IpProtocol::kTcp);
-  EXPECT_TRUE(info.ip_options);
+  EXPECT_EQ(info.ip.protocol, IpProtocol::kTcp);
+  EXPECT_TRUE(info.ip.options);
   EXPECT_EQ(info.l4, L4Type::kTcp);
   EXPECT_EQ(info.l4_offset, 14 + 40 + 8);
   EXPECT_EQ(info.tcp_flags, 0x0c2);
@@ -89,26 +89,26 @@ TEST(PacketInfo, SeesTwoTags) {
 
 TEST(PacketInfo, SeesIpv4Options) {
   const auto info = info_of(vectors::kUdpIpv4Options);
-  EXPECT_TRUE(info.ip_options);
-  EXPECT_FALSE(info.source_routed);
+  EXPECT_TRUE(info.ip.options);
+  EXPECT_FALSE(info.ip.source_routed);
   EXPECT_EQ(info.l4, L4Type::kUdp);
   EXPECT_EQ(info.source_port, 7);
   auto bytes = from_hex(vectors::kUdpIpv4Options);
   bytes[34] = std::byte{131};  // LSRR in place of record route
-  EXPECT_TRUE(classify(Frame::from_bytes(bytes)).source_routed);
+  EXPECT_TRUE(classify(Frame::from_bytes(bytes)).ip.source_routed);
   bytes[34] = std::byte{1};  // one more NOP, then an option of length 7 that does not fit
-  EXPECT_FALSE(classify(Frame::from_bytes(bytes)).source_routed);
+  EXPECT_FALSE(classify(Frame::from_bytes(bytes)).ip.source_routed);
 }
 
 TEST(PacketInfo, FragmentsHaveNoPorts) {
   const auto ipv6 = info_of(vectors::kIpv6Fragment);
-  EXPECT_TRUE(ipv6.fragment);
-  EXPECT_EQ(ipv6.protocol, IpProtocol::kUdp);
+  EXPECT_TRUE(ipv6.ip.fragment);
+  EXPECT_EQ(ipv6.ip.protocol, IpProtocol::kUdp);
   EXPECT_EQ(ipv6.l4, L4Type::kNone);
   EXPECT_EQ(ipv6.source_port, 0);
   auto bytes = from_hex(vectors::kUdpIpv4);
   bytes[20] = std::byte{0x20};  // more fragments
-  EXPECT_TRUE(classify(Frame::from_bytes(bytes)).fragment);
+  EXPECT_TRUE(classify(Frame::from_bytes(bytes)).ip.fragment);
   bytes[20] = std::byte{0x00};
   bytes[21] = std::byte{0x01};  // offset 8
   EXPECT_EQ(classify(Frame::from_bytes(bytes)).l4, L4Type::kNone);
@@ -117,7 +117,7 @@ TEST(PacketInfo, FragmentsHaveNoPorts) {
 TEST(PacketInfo, EthernetPaddingIsNotPartOfIp) {
   const auto info = info_of(vectors::kIcmpPaddedTo60);
   EXPECT_EQ(info.l3_size, 32u);
-  EXPECT_EQ(info.protocol, IpProtocol::kIcmp);
+  EXPECT_EQ(info.ip.protocol, IpProtocol::kIcmp);
   EXPECT_EQ(info.l4, L4Type::kNone);
   EXPECT_EQ(info.l4_offset, 34);
 }

@@ -28,8 +28,8 @@ PacketInfo packet(L3Type l3, Gid destination, std::uint16_t destination_port, Gi
   PacketInfo info;
   info.l3 = l3;
   info.l4 = L4Type::kTcp;
-  info.source_ip = source;
-  info.destination_ip = destination;
+  info.ip.source = source;
+  info.ip.destination = destination;
   info.source_port = source_port;
   info.destination_port = destination_port;
   return info;

@@ -40,7 +40,7 @@ class CrowdTest : public ::testing::Test {
     m_.run(100000);
   }
   FunctionGroup group_;
-  Machine m_{group_, {.max_cxt = 0xffff}, nullptr, Machine::Memory::kTraced};
+  Machine m_{group_, {.capabilities = {.max_cxt = 0xffff}}, nullptr, Machine::Memory::kTraced};
 };
 
 TEST_F(CrowdTest, AnUpdateOfTheFunctionIsWorkedOffInPieces) {
@@ -83,7 +83,7 @@ TEST_F(CrowdTest, AStartAndAStopOfAllContextsAreWorkedOffInPieces) {
 // Tables in local memory cost work as well. Every context number of the range counts, valid or not.
 TEST(BudgetTest, AnOperationOnAllContextsTakesManyRuns) {
   FunctionGroup group;
-  Machine m(group, {.max_cxt = 0xffff});
+  Machine m(group, {.capabilities = {.max_cxt = 0xffff}});
   m.activate();
   for (const auto& d :
        {stop(1, 0xffff), start(1, 0xffff, std::nullopt, admin_subtype::DSC_CXT_START_RS)}) {
@@ -230,7 +230,7 @@ TEST(BudgetTest, SoftStopsThatTimeOutAreWorkedOffInPieces) {
   constexpr ContextNumber kContexts = 200;
   constexpr std::uint64_t kMost = 64, kSize = 16u << 20;
   FunctionGroup group;
-  Machine m(group, {.max_cxt = kContexts, .turn_bytes = 4096});
+  Machine m(group, {.capabilities = {.max_cxt = kContexts}, .turn_bytes = 4096});
   m.activate();
   const auto from = m.allocate(kSize), to = m.allocate(kSize);
   for (ContextNumber i = 1; i <= kContexts; ++i) {
@@ -256,7 +256,7 @@ TEST(BudgetTest, SoftStopsThatTimeOutAreWorkedOffInPieces) {
 
 TEST(BudgetTest, AStopOfTheFunctionIsPaid) {
   FunctionGroup group;
-  Machine m(group, {.max_cxt = 1000});
+  Machine m(group, {.capabilities = {.max_cxt = 1000}});
   m.activate();
   const auto before = m.device->work_done();
   m.request(fn_gsr::GSRV_STOP_SF);

@@ -119,7 +119,7 @@ TEST_F(CompletionTest, SimpleModeEndsAtZeroWhateverTheStart) {
 
 TEST_F(CompletionTest, AFunctionWithAtomicCapabilityOnlyUsesItForSimpleModeToo) {
   FunctionGroup group;
-  Machine m(group, {.cs_cap = spec::cs_cap::CS_ATOMIC});
+  Machine m(group, {.capabilities = {.cs_cap = spec::cs_cap::CS_ATOMIC}});
   m.activate();
   auto& c = m.start_context(1);
   EXPECT_TRUE(m.execute(c, nop()).done);
@@ -128,7 +128,7 @@ TEST_F(CompletionTest, AFunctionWithAtomicCapabilityOnlyUsesItForSimpleModeToo) 
 // D-155 D-031
 TEST_F(CompletionTest, AtomicModeOnANonAtomicFunctionIsRefused) {
   FunctionGroup group;
-  Machine m(group, {.cs_cap = spec::cs_cap::CS_NON_ATOMIC});
+  Machine m(group, {.capabilities = {.cs_cap = spec::cs_cap::CS_NON_ATOMIC}});
   m.activate();
   auto& c = m.start_context(1);
   auto d = nop();

@@ -105,7 +105,7 @@ TEST_F(ContextTest, ChkValidLogsWhatIsInaccessible) {
   fails(step::ERRV_CXT_STS,
         [&](auto& c) { m_.at<spec::cxt_sts>(c.sts).set(spec::cxt_sts::state, 9); });
   FunctionGroup group;
-  Machine other(group, {.max_cxt = 300});
+  Machine other(group, {.capabilities = {.max_cxt = 300}});
   other.activate();
   spec::set_address(other.at<spec::cxt_l2_ent>(other.l2_entry(130)), spec::cxt_l2_ent::lv01_ptr,
                     nowhere & ~0xfffu);

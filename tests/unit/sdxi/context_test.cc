@@ -16,7 +16,7 @@ using spec::fn_gsv;
 // D-066 D-084
 TEST_F(ContextTest, NothingAboveMaxCxtIsAccessed) {
   FunctionGroup group;
-  Machine m(group, {.max_cxt = 300}, nullptr, Machine::Memory::kTraced);
+  Machine m(group, {.capabilities = {.max_cxt = 300}}, nullptr, Machine::Memory::kTraced);
   m.activate();
   auto& c = m.make_context(260, 16, cxtv::CXTV_RUN);
   m.set_field<spec::mmio_ctl2>(reg::MMIO_CTL2, spec::mmio_ctl2::max_cxt, 259);
@@ -30,7 +30,7 @@ TEST_F(ContextTest, NothingAboveMaxCxtIsAccessed) {
 
 TEST_F(ContextTest, AContextNumberIsNineBitsOfLevel2AndSevenOfLevel1) {
   FunctionGroup group;
-  Machine m(group, {.max_cxt = 1000});
+  Machine m(group, {.capabilities = {.max_cxt = 1000}});
   m.activate();
   auto& c = m.start_context(900);
   EXPECT_EQ(m.state(c), cxtv::CXTV_RUN);
@@ -156,7 +156,7 @@ TEST_F(ContextTest, RshIsNeverReadOrWritten) {
 // D-066: a context that was running before the limit was lowered.
 TEST_F(ContextTest, ALimitThatIsLoweredKeepsTheTablesAboveItUntouched) {
   FunctionGroup group;
-  Machine m(group, {.max_cxt = 300}, nullptr, Machine::Memory::kTraced);
+  Machine m(group, {.capabilities = {.max_cxt = 300}}, nullptr, Machine::Memory::kTraced);
   m.activate();
   auto& c = m.start_context(5);
   const auto from = m.allocate(16u << 20), to = m.allocate(16u << 20);
@@ -179,7 +179,7 @@ TEST_F(ContextTest, ALimitThatIsLoweredKeepsTheTablesAboveItUntouched) {
 // D-066: a doorbell that was received before the limit was lowered, and not yet evaluated.
 TEST_F(ContextTest, ADoorbellThatWaitsReadsNoTablesAboveALoweredLimit) {
   FunctionGroup group;
-  Machine m(group, {.max_cxt = 300}, nullptr, Machine::Memory::kTraced);
+  Machine m(group, {.capabilities = {.max_cxt = 300}}, nullptr, Machine::Memory::kTraced);
   m.activate();
   auto& c = m.make_context(5, 16, cxtv::CXTV_RUN);
   m.push(c, nop());

@@ -102,7 +102,7 @@ TEST_F(ContextUpdateTest, LimitsAboveTheCapabilitiesFailAnyRange) {
   for (const auto& one : cases) {
     SCOPED_TRACE(one.what);
     FunctionGroup group;
-    Machine m(group, {.max_akey_sz = 3, .max_rkey_sz = 3});
+    Machine m(group, {.capabilities = {.max_akey_sz = 3, .max_rkey_sz = 3}});
     m.activate();
     m.make_rkeys();
     m.make_context(4);

@@ -115,7 +115,8 @@ TEST_F(DoorbellTest, ADoorbellOfAContextThatWaitsForItsTurnForgetsNoOther) {
 TEST_F(DoorbellTest, DoorbellsAreEvaluatedWithinTheBudgetOfARun) {
   constexpr ContextNumber kLast = 40000;
   FunctionGroup group;
-  Machine m(group, {.max_cxt = kLast, .run_bytes = 256 << 10}, nullptr, Machine::Memory::kTraced);
+  Machine m(group, {.capabilities = {.max_cxt = kLast}, .run_bytes = 256 << 10}, nullptr,
+            Machine::Memory::kTraced);
   m.activate();
   auto& c = m.start_context(kLast);
   m.push(c, nop());

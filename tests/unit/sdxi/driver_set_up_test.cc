@@ -349,8 +349,8 @@ TEST_F(DriverSetUpTest, TheErrorLogIsInitializedInTheOrderOfTheDocument) {
 class DriverOfLittleTest : public DriverSetUpTest {
  protected:
   DriverOfLittleTest()
-      : DriverSetUpTest({.atomics = softhca::sdxi::AtomicSet::kMinimal, .interrupt_group = false}) {
-  }
+      : DriverSetUpTest({.capabilities = {.atomics = softhca::sdxi::AtomicSet::kMinimal,
+                                          .interrupt_group = false}}) {}
 };
 
 // W-26
@@ -386,7 +386,7 @@ TEST_F(DriverOfLittleTest, AtomicsThatTheFunctionLacksAreRejected) {
 /// Contexts 0 to 257: the example of SDXI 6.6.6.
 class DriverOfManyContextsTest : public DriverSetUpTest {
  protected:
-  DriverOfManyContextsTest() : DriverSetUpTest({.max_cxt = 257}) {}
+  DriverOfManyContextsTest() : DriverSetUpTest({.capabilities = {.max_cxt = 257}}) {}
 };
 
 // W-32

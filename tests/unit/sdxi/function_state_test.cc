@@ -274,7 +274,7 @@ TEST_F(FunctionStateTest, ASoftStopAbortsBeforeTheLinuxDriverGivesUp) {
 // SDXI 6.6.3: a DSC_CXT_START_NM that has not started all of its contexts fails with a record.
 TEST_F(FunctionStateTest, AStartThatAStopRequestInterruptsFailsAndCanBeRepeated) {
   FunctionGroup group;
-  Machine m(group, {.max_cxt = 4000});
+  Machine m(group, {.capabilities = {.max_cxt = 4000}});
   m.activate();
   std::vector<Machine::Context*> contexts;
   for (ContextNumber number = 1; number <= 4000; ++number) {

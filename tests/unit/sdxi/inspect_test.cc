@@ -201,7 +201,7 @@ TEST_F(InspectTest, ContextsAreShownPageByPageAndCounted) {
 }
 
 TEST_F(InspectTest, AFunctionOfManyContextsIsShownInTurnsOfBoundedWork) {
-  Machine large(group_, {.name = "large", .max_cxt = 4095});
+  Machine large(group_, {.name = "large", .capabilities = {.max_cxt = 4095}});
   large.activate();
   for (unsigned number = 1; number <= 100; ++number) large.make_context(number);
   constexpr std::int64_t kAllowed = 10'000;

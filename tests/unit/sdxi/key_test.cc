@@ -224,7 +224,7 @@ TEST(GroupTest, FunctionsOfDifferentNamesDoNotReachEachOther) {
 // D-186
 TEST_F(RKeyTest, WithoutRKeyCapabilityThereIsNoCrossFunctionAccess) {
   FunctionGroup group;
-  Machine local(group, {.rkey_cap = false}), target(group);
+  Machine local(group, {.capabilities = {.rkey_cap = false}}), target(group);
   local.activate();
   auto& c = local.start_context(1);
   point(local, c, 2, target.device->sfunc(), 0);
@@ -234,7 +234,7 @@ TEST_F(RKeyTest, WithoutRKeyCapabilityThereIsNoCrossFunctionAccess) {
 
 // D-187: check 3. The sfunc of a target without the capability is 0, which AKeys cannot name.
 TEST_F(RKeyTest, ATargetWithoutRKeyCapabilityIsReachedByNoSfunc) {
-  Machine local(group_, {.rkey_cap = false});
+  Machine local(group_, {.capabilities = {.rkey_cap = false}});
   local.activate();
   local.make_rkeys();
   local.rkey(kRKey).set(rkey_t::vl, 1);

@@ -313,7 +313,7 @@ class Machine : private pcie::InterruptSink {
                                static_cast<std::uint32_t>(value));
   }
   void doorbell(ContextNumber number, std::uint64_t value) {
-    const auto stride = std::uint64_t{1} << (device->options().db_stride + 12);
+    const auto stride = std::uint64_t{1} << (device->options().capabilities.db_stride + 12);
     device->write_bar(2, number * stride, std::as_bytes(std::span(&value, 1)));
   }
 

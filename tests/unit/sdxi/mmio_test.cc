@@ -169,7 +169,7 @@ TEST_F(MmioTest, Ctl2ResetsToTheCapabilitiesAndNoOptionalGroup) {
 TEST_F(MmioTest, SfuncIsUniqueInTheGroupAndNotZero) {
   FunctionGroup group;
   Machine a(group), b(group);
-  Machine local(group, {.rkey_cap = false});
+  Machine local(group, {.capabilities = {.rkey_cap = false}});
   EXPECT_NE(a.device->sfunc(), 0u);
   EXPECT_NE(b.device->sfunc(), 0u);
   EXPECT_NE(a.device->sfunc(), b.device->sfunc());
@@ -180,7 +180,7 @@ TEST_F(MmioTest, SfuncIsUniqueInTheGroupAndNotZero) {
 // D-032
 TEST_F(MmioTest, DoorbellNRespondsAtNTimesTheStride) {
   FunctionGroup group;
-  Machine m(group, {.db_stride = 2});
+  Machine m(group, {.capabilities = {.db_stride = 2}});
   m.activate();
   auto& c = m.start_context(2);
   m.push(c, nop());
@@ -202,33 +202,33 @@ TEST_F(MmioTest, CapabilitiesAreInTheirLegalRanges) {
     std::uint64_t cap0, cap1;
   };
   const std::array cases{
-      Case{{.max_cxt = 0,
-            .db_stride = 0,
-            .max_ds_ring_sz = 0,
-            .max_buffer = 0,
-            .max_akey_sz = 0,
-            .max_rkey_sz = 0,
-            .max_errlog_sz = 0,
-            .cs_cap = CS_ATOMIC,
-            .rkey_cap = false,
-            .atomics = AtomicSet::kNone,
-            .interrupt_group = false},
+      Case{{.capabilities = {.max_cxt = 0,
+                             .db_stride = 0,
+                             .max_ds_ring_sz = 0,
+                             .max_buffer = 0,
+                             .max_akey_sz = 0,
+                             .max_rkey_sz = 0,
+                             .max_errlog_sz = 0,
+                             .cs_cap = CS_ATOMIC,
+                             .rkey_cap = false,
+                             .atomics = AtomicSet::kNone,
+                             .interrupt_group = false}},
            0,
            1u << 6},
-      Case{{.max_cxt = 0xffff,
-            .db_stride = 7,
-            .max_ds_ring_sz = 22,
-            .max_buffer = 11,
-            .max_akey_sz = 8,
-            .max_rkey_sz = 8,
-            .max_errlog_sz = 9,
-            .cs_cap = CS_NON_ATOMIC,
-            .rkey_cap = true,
-            .atomics = AtomicSet::kFull,
-            .interrupt_group = true},
+      Case{{.capabilities = {.max_cxt = 0xffff,
+                             .db_stride = 7,
+                             .max_ds_ring_sz = 22,
+                             .max_buffer = 11,
+                             .max_akey_sz = 8,
+                             .max_rkey_sz = 8,
+                             .max_errlog_sz = 9,
+                             .cs_cap = CS_NON_ATOMIC,
+                             .rkey_cap = true,
+                             .atomics = AtomicSet::kFull,
+                             .interrupt_group = true}},
            8ull << 32 | 22u << 24 | 7u << 20 | 3u << 17 | 1,
            0x18ull << 32 | 0xffffull << 16 | 8u << 12 | 9u << 8 | 1u << 6 | 1u << 4 | 11},
-      Case{{.cs_cap = CS_BOTH, .rkey_cap = false, .atomics = AtomicSet::kMinimal},
+      Case{{.capabilities = {.cs_cap = CS_BOTH, .rkey_cap = false, .atomics = AtomicSet::kMinimal}},
            8ull << 32 | 10u << 24 | 2u << 17,
            0x30ull << 32 | 127u << 16 | 8u << 12 | 9u << 8 | 1u << 6 | 11}};
   for (const auto& [options, cap0, cap1] : cases) {
@@ -259,7 +259,7 @@ TEST_F(MmioTest, CxtL2ChangesOnlyWhileTheFunctionIsStopped) {
 TEST_F(MmioTest, TheFullAtomicSetExcludesTheMinimalOne) {
   const auto groups = [](AtomicSet set) {
     FunctionGroup group;
-    Machine m(group, {.atomics = set});
+    Machine m(group, {.capabilities = {.atomics = set}});
     return m.field<spec::mmio_cap1>(reg::MMIO_CAP1, spec::mmio_cap1::opb_000_cap) & 0x28;
   };
   EXPECT_EQ(groups(AtomicSet::kFull), 0x08u);

@@ -54,9 +54,9 @@ TEST_F(PcieTest, Bar0Is64BitPrefetchableMemoryOf512KiB) {
 // D-003
 TEST_F(PcieTest, Bar2HoldsADoorbellSectionForEveryContext) {
   EXPECT_EQ(config(0x18) & 0xf, 0xcu);
-  EXPECT_GE(probe(0x18), (machine_.device->options().max_cxt + 1u) * 4096u);
+  EXPECT_GE(probe(0x18), (machine_.device->options().capabilities.max_cxt + 1u) * 4096u);
   FunctionGroup group;
-  Machine wide(group, {.max_cxt = 300, .db_stride = 1});
+  Machine wide(group, {.capabilities = {.max_cxt = 300, .db_stride = 1}});
   EXPECT_EQ(wide.device->bar(2).size, 512u * 8192u);
 }
 
@@ -118,7 +118,7 @@ TEST_F(PcieTest, FunctionLevelResetRestoresResetValues) {
   EXPECT_EQ(machine_.read(spec::mmio_register::MMIO_ERR_CFG), 0u);
   EXPECT_EQ(
       machine_.field<spec::mmio_ctl2>(spec::mmio_register::MMIO_CTL2, spec::mmio_ctl2::max_cxt),
-      machine_.device->options().max_cxt);
+      machine_.device->options().capabilities.max_cxt);
 }
 
 // D-009: fundamental and hot reset; the host calls pcie::Function::reset().

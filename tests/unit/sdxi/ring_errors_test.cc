@@ -89,8 +89,8 @@ TEST_F(RingTest, AnOptionalGroupNeedsCapAndAvlAndEnb) {
     for (unsigned bits = 0; bits < 8; ++bits) {
       const bool cap = bits & 1, avl = bits & 2, enb = bits & 4;
       FunctionGroup group;
-      Machine m(group,
-                {.atomics = cap ? AtomicSet::kFull : AtomicSet::kNone, .interrupt_group = cap});
+      Machine m(group, {.capabilities = {.atomics = cap ? AtomicSet::kFull : AtomicSet::kNone,
+                                         .interrupt_group = cap}});
       m.activate();
       m.set_field<spec::mmio_ctl2>(reg::MMIO_CTL2, spec::mmio_ctl2::opb_000_avl, avl ? opb_000 : 0);
       auto& c = m.make_context(1);
@@ -109,7 +109,7 @@ TEST_F(RingTest, AnOptionalGroupNeedsCapAndAvlAndEnb) {
 
 TEST_F(RingTest, TheMinimalAtomicSetHasThreeOperations) {
   FunctionGroup group;
-  Machine m(group, {.atomics = AtomicSet::kMinimal});
+  Machine m(group, {.capabilities = {.atomics = AtomicSet::kMinimal}});
   m.activate();
   for (unsigned subtype = 1; subtype <= 0xe; ++subtype) {
     if (subtype == 4) continue;

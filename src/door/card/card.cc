@@ -1,0 +1,237 @@
+#include "door/card/card.h"
+
+#include <fmt/format.h>
+#include <net/if.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "door/card/addresses.h"
+#include "door/tree/tree.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+namespace softhca::door {
+namespace {
+
+/// Most frames that a turn takes from the hub.
+constexpr std::size_t kFrames = 256;
+/// Most bytes of a ring that one packet takes.
+constexpr std::size_t kPacketRoom = 4096 + 128;
+/// DMA addresses begin at 4 KiB, so that a null pointer is not memory.
+constexpr std::uint64_t kFirstAddress = 4096;
+
+/// The minimum ACK timeout, for programs that ask for less. The peer's device is a thread or a call
+/// of another program, perhaps behind a hub. On a busy machine it may wait some milliseconds for a
+/// processor, although nothing is lost. 67 ms, code 14, is what perftest and many others ask for.
+constexpr util::Duration kAckTimeoutMin = std::chrono::nanoseconds(4096) * (1 << 14);
+/// With more threads than this per processor, patience grows no further.
+constexpr unsigned kCrowdMax = 32;
+
+/// Follows the entries of the link-local address.
+constexpr std::size_t kFirstGid = 2;
+
+bool holds(const std::vector<driver::Gid>& all, const driver::Gid& gid) {
+  return std::ranges::find(all, gid) != all.end();
+}
+
+/// The first free GID table entry, for an address that the table lacks.
+std::size_t first_free(const uverbs::Device& device) {
+  std::size_t at = kFirstGid;
+  while (!device.is_gid_free(at)) ++at;
+  return at;
+}
+
+/// The index of the interface that the tree shows for the GIDs.
+unsigned interface_index(const OwnAddresses& addresses) {
+  const auto of_host = addresses.interface_index();
+  return of_host != 0 ? of_host : ::if_nametoindex("lo");
+}
+
+}  // namespace
+
+util::Result<std::unique_ptr<Card>> Card::create(Options options) {
+  std::unique_ptr<Card> card(new Card(std::move(options)));
+  if (auto good = card->join(); !good) return tl::unexpected(good.error());
+  if (auto good = card->set_up(); !good) return tl::unexpected(good.error());
+  return card;
+}
+
+std::uint64_t Card::node_guid() const { return node_guid_of(options_.number); }
+
+driver::Mac Card::mac() const { return mac_of(link_->number()); }
+
+util::Result<void> Card::join() {
+  auto joined = hub::join(options_.directory + "/hub");
+  if (!joined) return tl::unexpected(joined.error());
+  link_ =
+      std::make_unique<hub::Uplink>(switch_.create_port("hub"), *std::move(joined), options_.clock);
+  return {};
+}
+
+util::Result<void> Card::set_up() {
+  addresses_ = OwnAddresses::take(options_.directory, link_->number(), options_.address);
+  interface_mtu_ = options_.read_mtu(interface_index(addresses_));
+  device_port_ = switch_.create_port("device");
+  fabric::Port* below = device_port_.get();
+  if (options_.loss.probability > 0) {
+    // A seed of its own: each device of a run loses different frames.
+    impairment_ = std::make_unique<fabric::Impairment>(
+        *below, fabric::Impairment::Options{.seed = options_.loss.seed + link_->number(),
+                                            .loss = options_.loss.probability});
+    below = impairment_.get();
+  }
+  neighbours_ = std::make_unique<hub::Neighbours>(*below, mac());
+  fault_port_ = std::make_unique<FaultPort>(*neighbours_);
+  connectx::DeviceOptions options;
+  options.name = fmt::format("mlx5_{}", options_.number);
+  options.mac = mac();
+  options.node_guid = options.mac.to_u64();
+  options.ack_timeout_min = kAckTimeoutMin;
+  model_ = std::make_unique<connectx::Device>(std::move(options), *fault_port_);
+  host_ = std::make_unique<driver::InProcessHost>(
+      *model_, driver::InProcessHost::Options{.progress = [this] {
+        // Before the frames: the last turn may be long ago.
+        const auto now = util::monotonic_now();
+        model_->note_time(now);
+        (void)switch_.deliver(kFrames);
+        next_ = run_as_far_as_there_is_room(now);
+        (void)switch_.deliver(kFrames);
+      }});
+  const auto mapped = model_->dma().map(
+      uverbs::Device::bus_address(kFirstAddress), uverbs::Device::kProgramMemory - kFirstAddress,
+      reinterpret_cast<std::byte*>(kFirstAddress), pcie::DmaAccess::kReadWrite);
+  if (!mapped) return tl::unexpected(mapped.error());
+  const auto on_demand = model_->dma().map_remote(uverbs::Device::on_demand_address(kFirstAddress),
+                                                  uverbs::Device::kProgramMemory - kFirstAddress,
+                                                  on_demand_, pcie::DmaAccess::kReadWrite);
+  if (!on_demand) return tl::unexpected(on_demand.error());
+  auto hca = driver::connectx::Hca::open(*host_, {.port_events = false});
+  if (!hca) return tl::unexpected(hca.error());
+  hca_ = *std::move(hca);
+  auto device = uverbs::Device::create(
+      *hca_, {.gids = gids_of(mac(), addresses_.all()),
+              .node_guid = node_guid(),
+              .interface_index = interface_index(addresses_),
+              .interface_mtu = [this] { return interface_mtu_; },
+              .find_mac = [this](const auto& to, auto& its) { return find_present(to, its); },
+              .ask_for_mac =
+                  [this](const auto& to, auto&) {
+                    (void)options_.want_mac(to);
+                    return false;
+                  }});
+  if (!device) return tl::unexpected(device.error());
+  device_ = *std::move(device);
+  counters_ =
+      std::make_unique<RunCounters>(options_.directory, fmt::format("mlx5_{}", options_.number));
+  tell_neighbours();
+  return {};
+}
+
+void Card::set_crowd(unsigned threads) { model_->set_ack_patience(std::min(threads, kCrowdMax)); }
+
+/// Runs the device, but sends no more than there is room for. Without room it runs only commands,
+/// which the driver waits for, and is due again immediately.
+util::Time Card::run_as_far_as_there_is_room(util::Time now) {
+  constexpr auto kWork = pcie::Function::kRunWork;
+  if (hurries_) return model_->run(now);
+  const auto most = static_cast<std::size_t>(kWork / connectx::Device::kPacketWork) * kPacketRoom;
+  const auto packets = static_cast<std::int64_t>(std::min(link_->room(most), most) / kPacketRoom);
+  if (packets == 0) {
+    model_->run_commands(now);
+    return now;
+  }
+  return model_->run(now, packets * connectx::Device::kPacketWork);
+}
+
+void Card::tell_neighbours() {
+  std::vector<hub::Neighbours::Address> all;
+  for (const auto& gid : addresses_.all()) all.push_back(gid);
+  // Last, so that requests for addresses that are not link-local come from one that is not.
+  all.push_back(link_local(mac()));
+  neighbours_->set_addresses(all);
+  // Another process may have had the address before.
+  for (const auto& gid : addresses_.all()) {
+    if (!is_process(gid)) neighbours_->announce(gid);
+  }
+}
+
+bool Card::has_address(const driver::Gid& gid) const { return holds(addresses_.all(), gid); }
+
+bool Card::find_mac(const driver::Gid& to, driver::Mac& its) const {
+  if (has_address(to)) {
+    its = mac();
+    return true;
+  }
+  const auto known = neighbours_->find(to);
+  if (known) its = *known;
+  return known.has_value();
+}
+
+bool Card::find_present(const driver::Gid& to, driver::Mac& its) const {
+  if (to == link_local(mac())) {
+    its = mac();
+    return true;
+  }
+  // An address determines its MAC even if no host has the address: rely on the neighbor table
+  // instead.
+  const bool is_doubtful =
+      to.is_link_local() || (is_process(to) && is_gone(options_.directory, to));
+  return is_doubtful ? find_mac(to, its) : options_.find_mac(to, its);
+}
+
+void Card::ask(const driver::Gid& to) { neighbours_->ask(to); }
+
+std::size_t Card::receive() { return link_->receive(kFrames); }
+
+/// As the kernel (core/roce_gid_mgmt.c, cache.c): a removed address leaves its entries empty, and a
+/// new one takes the first entries that nothing uses.
+unsigned Card::follow_host() {
+  interface_mtu_ = options_.read_mtu(interface_index(addresses_));
+  if (!addresses_.refresh()) return 0;
+  unsigned changes = 0;
+  const auto set = [&](std::size_t at, const std::optional<uverbs::GidEntry>& entry) {
+    const auto done = device_->set_gid(at, entry);
+    if (!done) util::log(util::LogLevel::kWarning, "GID {}: {}", at, done.error().message);
+    ++changes;
+  };
+  for (std::size_t i = kFirstGid; i != device_->gids_end(); ++i) {
+    const auto* entry = device_->gid(i);
+    if (entry != nullptr && !holds(addresses_.all(), entry->gid)) set(i, std::nullopt);
+  }
+  for (const auto& gid : addresses_.all()) {
+    for (const bool v2 : {false, true}) {
+      bool there = false;
+      for (std::size_t i = kFirstGid; i != device_->gids_end(); ++i) {
+        const auto* entry = device_->gid(i);
+        there |= entry != nullptr && entry->gid == gid && entry->roce_v2 == v2;
+      }
+      const auto at = first_free(*device_);
+      if (!there && at < kGids) set(at, uverbs::GidEntry{.gid = gid, .roce_v2 = v2});
+    }
+  }
+  tell_neighbours();
+  return changes;
+}
+
+void Card::publish_counters() {
+  if (const auto now = uverbs::read_counters(*device_); now) counters_->add(*now);
+}
+
+bool Card::see_hub_go() {
+  if (!link_->see_hub_go()) return false;
+  fault_port_->lose_link();
+  util::log(util::LogLevel::kError,
+            "mlx5_{}: the hub has gone, so the port is down: no frame reaches or leaves this "
+            "program any more",
+            options_.number);
+  return true;
+}
+
+void Card::leave_to_parent() {
+  link_->leave_to_parent();
+  addresses_.leave();
+}
+
+}  // namespace softhca::door

@@ -1,0 +1,124 @@
+// One device of a process: the model, its driver, its link to the network of the run, and its
+// addresses there. It has no lock: the caller holds the engine's.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "connectx/device.h"
+#include "door/card/fault_port.h"
+#include "door/card/frame_loss.h"
+#include "door/card/host_addresses.h"
+#include "door/card/on_demand_memory.h"
+#include "door/card/own_address.h"
+#include "door/card/run_counters.h"
+#include "driver/connectx/hca.h"
+#include "driver/in_process_host.h"
+#include "fabric/impairment.h"
+#include "fabric/switch.h"
+#include "hub/neighbours.h"
+#include "hub/uplink.h"
+#include "util/clock.h"
+#include "util/result.h"
+#include "util/time_source.h"
+#include "uverbs/device.h"
+
+namespace softhca::door {
+
+class Card {
+ public:
+  struct Options {
+    std::string directory;     ///< of the run; has the hub's socket
+    unsigned number = 0;       ///< of mlx5_<number>
+    std::string address = {};  ///< OwnAddresses::take
+    FrameLoss loss = {};
+    /// Finds the MAC of a destination in the tables of all devices of the process.
+    std::function<bool(const driver::Gid& to, driver::Mac& mac)> find_mac;
+    /// Called if a call needs the MAC of an address that no device knows. True: the network is
+    /// asked, and the call is then served again.
+    std::function<bool(const driver::Gid& to)> want_mac;
+    /// Measures how long frames have waited for room at their receivers.
+    util::TimeSource clock = util::monotonic_now;
+    /// Reads the MTU of an interface (door::mtu_of).
+    std::function<unsigned(unsigned interface)> read_mtu = mtu_of;
+  };
+  static util::Result<std::unique_ptr<Card>> create(Options options);
+
+  uverbs::Device& device() { return *device_; }
+  const connectx::Device& model() const { return *model_; }
+  std::uint64_t node_guid() const;
+  /// When progress() is due.
+  util::Time next() const { return next_; }
+
+  // The steps of a turn, in this order.
+  /// Takes frames from the hub and from other processes. Returns their number.
+  std::size_t receive();
+  void progress() { host_->progress(); }
+  /// Stop waiting for receivers' room: the program ends, and pending frames must be sent now.
+  void hurry() { hurries_ = true; }
+  /// Sets how patiently it waits for ACKs: the peers' devices are programs, which may have to wait
+  /// for a processor. `threads`: for each processor.
+  void set_crowd(unsigned threads);
+  /// Sends frames to the hub and to other processes.
+  void settle() { link_->settle(); }
+  /// Requests a wakeup from the hub. False if frames wait already.
+  bool prepare_to_sleep() { return link_->prepare_to_sleep(); }
+  /// Frees memory of idle links. Call about once a second.
+  void free_idle_pages() { link_->free_idle_pages(); }
+  bool has_work() { return switch_.has_work(); }
+  /// Whether it has nothing to do at `now`. This does not see doorbells that the driver has rung
+  /// meanwhile.
+  bool is_quiet(util::Time now) const { return next_ > now && !switch_.has_work(); }
+  /// The eventfd that the hub signals.
+  int wake() const { return link_->wake(); }
+
+  /// The MAC of its own address, or of one in its neighbor table. False: it knows none.
+  bool find_mac(const driver::Gid& to, driver::Mac& mac) const;
+  bool has_address(const driver::Gid& gid) const;
+  /// Asks the network; find_mac() may find the address afterwards.
+  void ask(const driver::Gid& to);
+  /// Readable when follow_host() may have something to do; -1: never.
+  int host_changes() const { return addresses_.changes(); }
+  /// Updates the GID table and the MTU from the interface that gives the addresses. Returns the
+  /// number of changed entries.
+  unsigned follow_host();
+  /// Adds the device's counters to those of the run, which all its processes see.
+  void publish_counters();
+  /// Finds the MAC of an address that a host has, without asking the network.
+  bool find_present(const driver::Gid& to, driver::Mac& mac) const;
+  /// Whether the hub has gone since the last call. The port is then down for good.
+  bool see_hub_go();
+  bool has_link() const { return fault_port_->link_up(); }
+  /// In a forked child: closes what belongs to the parent.
+  void leave_to_parent();
+
+ private:
+  explicit Card(Options options) : options_(std::move(options)) {}
+  util::Result<void> join();
+  util::Result<void> set_up();
+  util::Time run_as_far_as_there_is_room(util::Time now);
+  void tell_neighbours();
+  driver::Mac mac() const;
+
+  const Options options_;
+  OwnAddresses addresses_;
+  unsigned interface_mtu_ = 0;  ///< in bytes, as of the last follow_host(); 0: not known
+  fabric::Switch switch_;
+  std::unique_ptr<fabric::Port> device_port_;
+  std::unique_ptr<fabric::Impairment> impairment_;  ///< null: no frames are dropped on purpose
+  std::unique_ptr<hub::Neighbours> neighbours_;
+  std::unique_ptr<FaultPort> fault_port_;
+  std::unique_ptr<hub::Uplink> link_;
+  OnDemandMemory on_demand_;
+  std::unique_ptr<connectx::Device> model_;
+  std::unique_ptr<driver::InProcessHost> host_;
+  std::unique_ptr<driver::connectx::Hca> hca_;
+  std::unique_ptr<uverbs::Device> device_;
+  util::Time next_ = util::kNever;
+  bool hurries_ = false;
+  std::unique_ptr<RunCounters> counters_;
+};
+
+}  // namespace softhca::door

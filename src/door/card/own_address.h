@@ -1,0 +1,68 @@
+// The addresses of a device of a process, and a locked file for each address. If several processes
+// are given the same address, the first gets it. The lock ends with the process, so others see when
+// it has gone.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "door/card/host_addresses.h"
+#include "driver/address.h"
+#include "util/clock.h"
+#include "vfio_user/unique_fd.h"
+
+namespace softhca::door {
+
+class OwnAddresses {
+ public:
+  /// `given`: the word of `softhca run --address` for this device. It is an address, "if:NAME" for
+  /// those of a host interface, or empty. An address that another process of the run has is not
+  /// taken. If `given` is empty, or the interface has no IPv4 address, the IPv4 address follows
+  /// from `number`, the process's number on the hub. `directory`: of the run. `patience`: how long
+  /// to wait for another process of the run that is taking its addresses.
+  static OwnAddresses take(const std::string& directory, unsigned number, const std::string& given,
+                           util::Duration patience = std::chrono::seconds(10));
+
+  /// The first one is an IPv4 address.
+  const std::vector<driver::Gid>& all() const { return all_; }
+  /// Follows the interface. True: addresses have changed. Never blocks: while another process takes
+  /// its addresses, the update is left to the next call.
+  bool refresh();
+  /// Readable when refresh() may find something; -1: never.
+  int changes() const { return host_ ? host_->fd() : -1; }
+  /// The index of that interface; 0: none.
+  unsigned interface_index() const { return host_ ? host_->index() : 0; }
+  /// In a forked child: the parent keeps the addresses.
+  void leave() {
+    locks_.clear();
+    interface_lock_.reset();
+    host_.reset();
+  }
+
+ private:
+  struct Before {
+    bool operator()(const driver::Gid& a, const driver::Gid& b) const { return a.bytes < b.bytes; }
+  };
+
+  /// False: another process has it.
+  bool claim(const driver::Gid& gid);
+  void read_host();
+
+  std::string directory_;
+  unsigned number_ = 0;
+  std::vector<driver::Gid> all_;
+  std::map<driver::Gid, vfio_user::UniqueFd, Before> locks_;
+  std::optional<HostAddresses> host_;
+  bool has_changed_ = false;  ///< the host's addresses changed, but all_ is not updated yet
+  vfio_user::UniqueFd interface_lock_;
+};
+
+/// Whether a device that is given `given` (OwnAddresses::take) may have this address: an interface
+/// of the host has any.
+bool may_have(const std::string& given, const driver::Gid& gid);
+/// Whether the process that had this address has ended. False also if no process of the run had it.
+bool is_gone(const std::string& directory, const driver::Gid& gid);
+
+}  // namespace softhca::door

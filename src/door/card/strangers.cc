@@ -1,0 +1,42 @@
+#include "door/card/strangers.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+
+#include <array>
+#include <string_view>
+
+#include "door/card/addresses.h"
+#include "door/card/own_address.h"
+#include "util/log.h"
+
+namespace softhca::door {
+namespace {
+
+/// After this many addresses, all are checked again.
+constexpr std::size_t kSeenMax = 4096;
+
+/// "network default", derived from the run's directory (cli/run/run_directory.h).
+std::string name_of(std::string_view directory) {
+  constexpr std::string_view kMark = "-fabric-";
+  const auto at = directory.rfind(kMark);
+  if (at == std::string_view::npos) return "this private network";
+  return fmt::format("network {}", directory.substr(at + kMark.size()));
+}
+
+}  // namespace
+
+void Strangers::look_at(const driver::Gid& to) {
+  if (!is_process(to)) return;
+  if (seen_.size() >= kSeenMax) seen_.clear();
+  if (!seen_.insert(to).second || !is_gone(directory_, to)) return;
+  std::array<char, INET_ADDRSTRLEN> text{};
+  ::inet_ntop(AF_INET, to.bytes.data() + 12, text.data(), text.size());
+  util::log(util::LogLevel::kWarning,
+            "no process of {} has the address {}: nothing that is sent there arrives. A program is "
+            "on another network if it runs with --private, with another --fabric, or as another "
+            "user",
+            name_of(directory_), text.data());
+}
+
+}  // namespace softhca::door

@@ -1,0 +1,89 @@
+// The devices of a process, and the addresses that they know. A device is created when a call first
+// needs it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "door/card/card.h"
+#include "door/card/frame_loss.h"
+#include "door/card/strangers.h"
+#include "door/engine/device_lock.h"
+#include "door/engine/resolution.h"
+#include "door/engine/thread_waker.h"
+#include "door/tree/tree.h"
+#include "driver/address.h"
+#include "util/clock.h"
+
+namespace softhca::door {
+
+class Cards {
+ public:
+  struct Options {
+    std::string directory;       ///< of the run; has the hub's socket
+    DeviceNumbers numbers = {};  ///< of the devices that the program sees
+    /// OwnAddresses::take() of each device; further devices get none.
+    std::vector<std::string> addresses = {};
+    FrameLoss loss = {};  ///< for all devices
+  };
+  /// `lock` protects the devices. `waker` wakes their thread, which must wait for new ones too.
+  Cards(Options options, DeviceLock& lock, const ThreadWaker& waker)
+      : options_(std::move(options)),
+        lock_(lock),
+        waker_(waker),
+        cards_(options_.numbers.count),
+        strangers_(options_.directory) {}
+  Cards(const Cards&) = delete;
+  Cards& operator=(const Cards&) = delete;
+
+  unsigned count() const { return static_cast<unsigned>(cards_.size()); }
+  /// The place of mlx5_<number> among the devices. A number below the first wraps around, and so is
+  /// too high.
+  unsigned place_of(unsigned number) const { return number - options_.numbers.first; }
+
+  // Call without the lock: a hub may take long to answer, and open devices must go on meanwhile.
+  /// Creates the device if there is none yet. False: this failed.
+  bool make(unsigned place);
+  /// Creates the devices that may have the address, even if the program has not opened them: a
+  /// hardware device answers for its address without being opened.
+  void make_owners_of(const driver::Gid& to);
+
+  // Call with the lock.
+  /// Null: there is no such device, or it is not used yet.
+  Card* find(unsigned place) const { return place < cards_.size() ? cards_[place].get() : nullptr; }
+  /// Calls `visit` with each device that exists.
+  template <class Visit>
+  void for_each(Visit&& visit) const {
+    for (const auto& card : cards_) {
+      if (card != nullptr) visit(*card);
+    }
+  }
+  /// While the result exists, a device that lacks an address stores it in `resolution`.
+  [[nodiscard]] Resolution::InUse resolve_by(Resolution& resolution) {
+    return {resolution_, resolution};
+  }
+  /// Card::find_present() over all devices.
+  bool find_present(const driver::Gid& to, driver::Mac& mac) const;
+  /// Asks the network for an address.
+  void ask(const driver::Gid& to);
+  /// Warns of an address of another network.
+  void look_at_stranger(const driver::Gid& to) { strangers_.look_at(to); }
+  /// The path MTU as ib_mtu.
+  std::uint8_t path_mtu(const driver::Gid& to) const;
+
+ private:
+  bool find_mac(const driver::Gid& to, driver::Mac& mac);
+
+  const Options options_;
+  DeviceLock& lock_;
+  const ThreadWaker& waker_;
+  std::vector<std::unique_ptr<Card>> cards_;  ///< by place; null: not used yet
+  std::mutex making_card_;                    ///< taken before the lock
+  Strangers strangers_;
+  Resolution* resolution_ = nullptr;  ///< of the call being served
+};
+
+}  // namespace softhca::door

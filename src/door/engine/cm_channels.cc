@@ -1,0 +1,89 @@
+#include "door/engine/cm_channels.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <utility>
+#include <vector>
+
+#include "door/card/own_address.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+namespace softhca::door {
+namespace {
+
+/// Whether a socket can be bound to the address, so that it is this machine's.
+bool is_local(const rdma_cm::SocketAddress& address) {
+  auto copy = address;
+  copy.set_port(0);
+  const vfio_user::UniqueFd fd(::socket(copy.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  return fd && ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&copy.storage), copy.size()) == 0;
+}
+
+}  // namespace
+
+util::Result<void> CmChannels::set_up() {
+  auto file = PortFile::open(directory_);
+  if (!file) return tl::unexpected(file.error());
+  port_file_ = *std::move(file);
+  // Any of the devices may have the address that a program asks for.
+  std::vector<rdma_cm::Manager::Port> ports;
+  cards_.for_each([&](Card& card) { ports.push_back({card.device(), card.node_guid()}); });
+  auto manager = rdma_cm::Manager::create(
+      ports, memory_,
+      {.port_numbers = *port_file_,
+       .is_member =
+           [this](const driver::Gid& gid) {
+             driver::Mac mac;
+             return cards_.find_present(gid, mac);
+           },
+       .is_local = is_local,
+       .ask = [this](const driver::Gid& gid) { cards_.find(0)->ask(gid); },
+       .on_unresolved = [this](const driver::Gid& gid) { cards_.look_at_stranger(gid); },
+       .path_mtu = [this](const driver::Gid& gid) { return cards_.path_mtu(gid); },
+       .is_gone = [this](const driver::Gid& gid) { return is_gone(directory_, gid); }});
+  if (!manager) return tl::unexpected(manager.error());
+  manager_ = *std::move(manager);
+  return {};
+}
+
+int CmChannels::open() {
+  if (manager_ == nullptr) {
+    if (auto good = set_up(); !good) {
+      util::log(util::LogLevel::kError, "rdma_cm: {}", good.error().message);
+      return -EIO;
+    }
+  }
+  auto channel = manager_->open();
+  if (!channel) {
+    util::log(util::LogLevel::kError, "rdma_cm: {} (ulimit -n?)", channel.error().message);
+    return -EMFILE;
+  }
+  const auto reader = (*channel)->take_reader();
+  const int fd = ::fcntl(reader.get(), F_DUPFD_CLOEXEC, 0);
+  return fd < 0 ? -errno : fd;
+}
+
+int CmChannels::serve(rdma_cm::Channel& channel, const void* bytes, std::size_t size) {
+  const auto channel_of = [this](int fd) -> rdma_cm::Channel* {
+    struct stat status{};
+    return ::fstat(fd, &status) == 0 ? find(status.st_dev, status.st_ino) : nullptr;
+  };
+  return manager_->serve(channel, reinterpret_cast<std::uint64_t>(bytes), size, channel_of,
+                         util::monotonic_now());
+}
+
+bool CmChannels::disconnect_all() {
+  if (manager_ == nullptr) return false;
+  manager_->disconnect_all();
+  return true;
+}
+
+void CmChannels::leave_to_parent() {
+  if (port_file_) port_file_->leave_to_parent();
+}
+
+}  // namespace softhca::door
