@@ -10,19 +10,20 @@ RSS_KEY=6d:5a:56:da:25:5b:0e:c2:41:67:25:3d:43:a3:8f:b0:d0:ca:2b:cb:ae:7b:30:b4:
 transfer() {
   local server
   rm -f /tmp/transfer.port
-  ip netns exec b python3 "$transfer" serve "$1" "$2" "${4:-$ADDRESS_b}" /tmp/transfer.port &
+  ip netns exec b python3 -IS "$transfer" serve "$1" "$2" "${4:-$ADDRESS_b}" /tmp/transfer.port &
   server=$!
   wait_for 60 "receiver on host b" test -s /tmp/transfer.port
-  run on a timeout 240 python3 "$transfer" send "$1" "$2" "$3" "${4:-$ADDRESS_b}" "$(cat /tmp/transfer.port)"
+  run on a timeout 240 python3 -IS "$transfer" send "$1" "$2" "$3" "${4:-$ADDRESS_b}" "$(cat /tmp/transfer.port)"
   wait $server || fail "the receiver on host b"
 }
 
-# count stores the counters; grown HOST COUNTER is the growth of an ethtool counter of the host's netdev since then.
+# count stores the counters; counted stores them again, when what they count is over. grown HOST COUNTER is the growth of an
+# ethtool counter of the host's netdev between both.
 statistics() { eval "on $1 ethtool -S \$IF_$1"; }
 count() { statistics a >/tmp/count_a && statistics b >/tmp/count_b; }
+counted() { statistics a >/tmp/counted_a && statistics b >/tmp/counted_b; }
 grown() {
-  statistics "$1" | awk -v name="$2:" 'NR == FNR {if ($1 == name) before = $2; next} $1 == name {print $2 - before}' \
-    "/tmp/count_$1" -
+  awk -v name="$2:" 'NR == FNR {if ($1 == name) before = $2; next} $1 == name {print $2 - before}' "/tmp/count_$1" "/tmp/counted_$1"
 }
 # more_than LEAST HOST COUNTER, at_most MOST HOST COUNTER
 more_than() {
@@ -56,6 +57,7 @@ grep -q 'Speed: 100000Mb/s' /tmp/ethtool || fail "not the speed of PTYS"
 count
 run on a ping -q -c 10 -i 0.1 "$ADDRESS_b"
 run on a ping -q -c 10 -i 0.1 -s 8000 -M do "$ADDRESS_b"
+counted
 for name in tx_packets rx_packets; do
   more_than 19 a $name
   more_than 19 b $name
@@ -68,6 +70,7 @@ count
 # One of the pings must arrive; the port may still be coming up for the first.
 run on a ping -q -c 3 -i 0.2 -s 1472 -M do "$ADDRESS_b"
 on a ping -q -c 3 -i 0.1 -W 1 -s 3000 -M do "$ADDRESS_b" && fail "host b took frames of 3042 bytes"
+counted
 more_than 2 b rx_oversize_pkts_phy
 two_hosts 1500
 for host in a b; do
@@ -88,6 +91,7 @@ connections=$((12 * queues))
 run on b ethtool -X "$IF_b" hkey "$RSS_KEY"
 count
 transfer tcp $connections 262144
+counted
 more_than 0 a tx_tso_packets
 more_than $((connections * 262144 / 2)) a tx_tso_bytes
 more_than $connections a tx_csum_partial
@@ -100,6 +104,7 @@ done
 run on b ethtool -X "$IF_b" equal 1
 count
 transfer tcp 8 65536
+counted
 more_than 100 b rx0_packets
 for queue in $(seq 1 $((queues - 1))); do
   at_most 0 b "rx${queue}_packets"
@@ -112,10 +117,12 @@ for host in a b; do
 done
 count
 transfer tcp 4 262144 "$ADDRESS6_b"
+counted
 more_than $((4 * 262144 / 2)) a tx_tso_bytes
 all_summed
 count
 transfer udp 1 42000
+counted
 more_than 0 a tx_tso_packets
 all_summed
 
@@ -129,6 +136,7 @@ know_neighbours replace vlan7 168.7
 count
 run on a ping -q -c 3 -i 0.1 "${ADDRESS_b/168.10/168.7}"
 transfer tcp 4 262144 "${ADDRESS_b/168.10/168.7}"
+counted
 more_than 4 a tx_added_vlan_packets
 more_than $((4 * 262144 / 2)) a tx_tso_bytes
 more_than 100 b rx_removed_vlan_packets
@@ -138,6 +146,7 @@ for host in a b; do
 done
 count
 transfer tcp 4 65536 "${ADDRESS_b/168.10/168.7}"
+counted
 at_most 0 a tx_added_vlan_packets
 at_most 0 b rx_removed_vlan_packets
 for host in a b; do

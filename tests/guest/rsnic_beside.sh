@@ -55,7 +55,7 @@ iperf() {
   shift
   echo "+ iperf3 $*"
   on "$host" timeout 500 iperf3 --json "$@" >/tmp/iperf.json || { cat /tmp/iperf.json; fail "iperf3 $*: exit status $?"; }
-  python3 - "$@" <<'END' || fail "iperf3 $*"
+  python3 -IS - "$@" <<'END' || fail "iperf3 $*"
 import json
 import sys
 
