@@ -1,9 +1,9 @@
 """tests/oracle/compare.py: the differences it explains, and the errors it finds."""
 import pathlib
-import subprocess
-import sys
 import tempfile
 import unittest
+
+from run_script import run_script
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LINES = "a.one/x = 0\na.one/y = EINVAL\nb.two/z = 5\n"
@@ -16,9 +16,8 @@ def run(guest, door, rules="", *options):
         page = f"# Page\n<!-- rules -->\n| lines | Linux | door | why |\n|---|---|---|---|\n{rules}<!-- end of rules -->\n"
         for path, text in zip(paths, (guest, door, page)):
             path.write_text(text)
-        done = subprocess.run([sys.executable, ROOT / "tests/oracle/compare.py", *paths[:2], "--rules", paths[2], *options],
-                              capture_output=True, text=True)
-        return done.returncode, done.stdout + done.stderr
+        status, out, errors = run_script(ROOT / "tests/oracle/compare.py", *paths[:2], "--rules", paths[2], *options)
+        return status, out + errors
 
 
 class CompareTest(unittest.TestCase):

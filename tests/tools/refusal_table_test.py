@@ -1,10 +1,10 @@
 """tools/refusal_table.py: the refusals it finds in sources, and the errors it reports."""
 import pathlib
 import re
-import subprocess
-import sys
 import tempfile
 import unittest
+
+from run_script import run_script
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -24,17 +24,16 @@ def run(source, other=""):
         (folder / "list.inc").write_text(LIST)
         (folder / "a.cc").write_text("namespace softhca {\n" + source + "\n}  // namespace softhca\n")
         (folder / "b.cc").write_text("namespace softhca {\n" + other + "\n}  // namespace softhca\n")
-        done = subprocess.run(
-            [sys.executable, ROOT / "tools/refusal_table.py", "--layouts", folder, "--commands", folder / "list.inc",
-             "--folder", folder, "--output", folder / "out.inc", folder / "a.cc", folder / "b.cc"],
-            capture_output=True, text=True)
+        ended, _, errors = run_script(
+            ROOT / "tools/refusal_table.py", "--layouts", folder, "--commands", folder / "list.inc", "--folder", folder,
+            "--output", folder / "out.inc", folder / "a.cc", folder / "b.cc")
         rows = []
-        if done.returncode == 0:
+        if ended == 0:
             for line in (folder / "out.inc").read_text().splitlines()[1:]:
                 number, status, *texts = re.match(
                     r'\{(\w+), Status::(\w+), "(.*)", "(.*)", "(.*)", "(.*)"\},', line).groups()
                 rows.append((int(number, 16), status, *texts))
-        return done.returncode, done.stderr, rows
+        return ended, errors, rows
 
 
 def refusals(source, other=""):
