@@ -1,6 +1,7 @@
 #include "rdma/pair.h"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <algorithm>
 
@@ -14,6 +15,11 @@ std::uint32_t next_cookie = 1;
 
 // Many tests provoke refusals; logging them would clutter the terminal.
 const bool quiet = (util::set_log_level(util::LogLevel::kError), true);
+
+// The memory of an End stays with the process for the next one: its page faults took most of the
+// time of short tests.
+const bool keeps_memory =
+    ::mallopt(M_MMAP_THRESHOLD, 32 << 20) == 1 && ::mallopt(M_TRIM_THRESHOLD, 256 << 20) == 1;
 
 wire::Link link_of(Joined joined) {
   return joined == Joined::kLocal || joined == Joined::kGlobal ? wire::Link::kInfiniband
