@@ -10,8 +10,9 @@
 //   run()             does a bounded amount of due work, returns when to call it next
 //
 // After any handle_* or verb the owner calls run() before it sleeps. Time never goes backwards.
-// Every call may call back WorkQueues, except create_qp(), find() and the tables. A callback must
-// not call the transport, but may use the key table (see WorkQueues::execute_local).
+// Every call may call back WorkQueues, those of dc_targets() included. Exceptions: create_qp(),
+// find(), and changes of GIDs, P_Keys, groups and XRC SRQs. A callback must not call the transport,
+// but may use the key table (see WorkQueues::execute_local).
 #pragma once
 
 #include <cstdint>
