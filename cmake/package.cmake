@@ -4,7 +4,7 @@ include(GNUInstallDirs)
 set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)
 
 install(TARGETS softhca RUNTIME DESTINATION bin)
-# Where softhca looks for it (cli/run/program.h). Nobody links with it, so it is no library of the system.
+# Where softhca looks for it (run/program.h). Nobody links with it, so it is no library of the system.
 install(TARGETS softhca_preload LIBRARY DESTINATION lib/softhca)
 install(FILES packaging/completion/softhca DESTINATION share/bash-completion/completions)
 install(FILES packaging/lintian-overrides DESTINATION share/lintian/overrides RENAME softhca)

@@ -106,7 +106,7 @@ function(softhca_use_batches target)
   endif()
 endfunction()
 # bench/ counts the instructions of the code of these folders: there the compiler inlines what a file alone shows it.
-set(softhca_without_batches util wire fabric rdma ethernet hca)
+set(softhca_without_batches util os wire fabric rdma ethernet hca)
 
 # softhca_library(<folder> [DEPENDS <folder>...] [LINK <target>...])
 # A static library from every .cc file of src/<folder>; DEPENDS names folders above it in

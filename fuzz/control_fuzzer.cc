@@ -17,16 +17,16 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/control.h"
-#include "cli/control_socket.h"
 #include "connectx/device.h"
+#include "control/control_socket.h"
 #include "fabric/switch.h"
 #include "oracle.h"
+#include "os/unix_socket.h"
 #include "script.h"
 #include "sdxi/device.h"
 #include "sdxi/group.h"
+#include "server/control.h"
 #include "util/log.h"
-#include "vfio_user/unix_socket.h"
 
 namespace {
 
@@ -46,10 +46,10 @@ class Server {
     auto name = (std::filesystem::temp_directory_path() / "softhca-fuzz-XXXXXX").string();
     directory_ = ::mkdtemp(name.data());
     path_ = directory_ / "control";
-    loop_ = *util::EventLoop::create();
-    control_ = std::make_unique<cli::Control>(*loop_, targets_);
-    socket_ = *cli::ControlSocket::listen(
-        *loop_, path_, [this](std::string_view line, const cli::ControlSocket::Reply& reply) {
+    loop_ = *os::EventLoop::create();
+    control_ = std::make_unique<server::Control>(*loop_, targets_);
+    socket_ = *control::ControlSocket::listen(
+        *loop_, path_, [this](std::string_view line, const control::ControlSocket::Reply& reply) {
           const auto checked = [reply](const std::string& answer) {
             check(is_answer(answer));
             reply(answer);
@@ -107,21 +107,21 @@ class Server {
     }
   }
 
-  vfio_user::UniqueFd connect() {
+  os::UniqueFd connect() {
     // The kernel's backlog is full. The next connection would block this thread, which also runs
     // the server.
-    if (++waiting_ == cli::ControlSocket::kConnectionsMax) serve();
-    auto fd = vfio_user::connect_unix(path_, "client");
+    if (++waiting_ == control::ControlSocket::kConnectionsMax) serve();
+    auto fd = os::connect_unix(path_, "client");
     check(fd.has_value());
     ::fcntl(fd->get(), F_SETFL, O_NONBLOCK);
     return *std::move(fd);
   }
 
-  static void send(const vfio_user::UniqueFd& client, std::string_view text) {
+  static void send(const os::UniqueFd& client, std::string_view text) {
     if (client) (void)::send(client.get(), text.data(), text.size(), MSG_NOSIGNAL);
   }
 
-  static std::string receive(const vfio_user::UniqueFd& client, std::size_t most) {
+  static std::string receive(const os::UniqueFd& client, std::size_t most) {
     std::string text(most, '\0');
     const auto size = ::recv(client.get(), text.data(), text.size(), 0);
     text.resize(size > 0 ? static_cast<std::size_t>(size) : 0);
@@ -143,13 +143,13 @@ class Server {
   sdxi::Device first_{{.name = "a"}, group_};
   sdxi::Device second_{{.name = "b"}, group_};
   connectx::Device nic_{{.name = "nic"}, *port_};
-  cli::ControlTargets targets_{{&first_, &second_, &nic_}, &group_.faults()};
+  server::ControlTargets targets_{{&first_, &second_, &nic_}, &group_.faults()};
   std::filesystem::path directory_;
   std::string path_;
-  std::unique_ptr<util::EventLoop> loop_;
-  std::unique_ptr<cli::Control> control_;
-  std::unique_ptr<cli::ControlSocket> socket_;
-  std::array<vfio_user::UniqueFd, kClients> clients_;
+  std::unique_ptr<os::EventLoop> loop_;
+  std::unique_ptr<server::Control> control_;
+  std::unique_ptr<control::ControlSocket> socket_;
+  std::array<os::UniqueFd, kClients> clients_;
   std::size_t waiting_ = 0;  ///< pending connections, at most
 };
 

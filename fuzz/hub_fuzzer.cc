@@ -28,9 +28,9 @@
 #include "hub/link_note.h"
 #include "hub_member.h"
 #include "oracle.h"
+#include "os/unix_socket.h"
 #include "script.h"
 #include "util/log.h"
-#include "vfio_user/unix_socket.h"
 #include "wire/ethernet.h"
 
 namespace {
@@ -39,8 +39,8 @@ using namespace softhca;
 using fuzz::check;
 using fuzz::HubMember;
 using fuzz::Script;
-using util::SharedRing;
-using vfio_user::UniqueFd;
+using os::SharedRing;
+using os::UniqueFd;
 
 constexpr std::size_t kCapacity = SharedRing::kCapacityMin;
 constexpr std::size_t kDataAt = 4096;
@@ -69,7 +69,7 @@ class World {
     util::set_log_sink([](auto, auto) {});
     path_ = "/tmp/softhca-fuzz-XXXXXX";
     check(::mkdtemp(path_.data()) != nullptr);
-    loop_ = *util::EventLoop::create();
+    loop_ = *os::EventLoop::create();
     hub_ = *hub::Hub::create(*loop_, path_ + "/hub",
                              {.clients_max = 8,
                               .ring_capacity = kCapacity,
@@ -144,7 +144,7 @@ class World {
   /// Nothing if the hub refuses.
   std::optional<Seat> join() {
     Seat seat;
-    auto socket = vfio_user::connect_unix(path_ + "/hub", "fuzz");
+    auto socket = os::connect_unix(path_ + "/hub", "fuzz");
     check(socket.has_value());
     seat.socket = *std::move(socket);
     for (int i = 0; i != 4; ++i) run();
@@ -366,7 +366,7 @@ class World {
   }
 
   std::string path_;
-  std::unique_ptr<util::EventLoop> loop_;
+  std::unique_ptr<os::EventLoop> loop_;
   std::unique_ptr<hub::Hub> hub_;
   std::vector<std::unique_ptr<HubMember>> honest_;
   std::vector<Seat> clients_;

@@ -11,7 +11,7 @@
 #include "fabric/switch.h"
 #include "hub/uplink.h"
 #include "oracle.h"
-#include "util/shared_ring.h"
+#include "os/shared_ring.h"
 #include "wire/ethernet.h"
 #include "wire/ib_header.h"
 #include "wire/ib_packet.h"
@@ -31,7 +31,7 @@ struct HubStation final : fabric::Receiver {
   void handle_loopback(const wire::Frame&, std::uint32_t) override { check(false); }
   bool takes_trains() const override { return true; }
 
-  std::array<std::byte, util::SharedRing::kRecordMax + 8> bytes{};  // with CRCs
+  std::array<std::byte, os::SharedRing::kRecordMax + 8> bytes{};  // with CRCs
   unsigned marked = 0;
 };
 

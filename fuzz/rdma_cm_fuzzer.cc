@@ -102,7 +102,7 @@ class World {
  private:
   struct Open {
     Channel* channel;
-    vfio_user::UniqueFd reader;
+    os::UniqueFd reader;
   };
 
   void open() {

@@ -27,7 +27,7 @@ namespace {
 using namespace softhca;
 using fuzz::check;
 using fuzz::Script;
-using util::SharedRing;
+using os::SharedRing;
 
 constexpr std::size_t kCapacity = SharedRing::kCapacityMin;
 constexpr std::size_t kDataAt = 4096;
@@ -182,7 +182,7 @@ class Link {
 
   SharedRing to_honest_ = *SharedRing::create(kCapacity);
   SharedRing from_honest_ = *SharedRing::create(kCapacity);
-  util::RingProducer other_out_{to_honest_};
+  os::RingProducer other_out_{to_honest_};
   std::uint64_t written_ = 0;
   std::array<std::byte, kTrainBytes> payload_{};
   const fabric::RecordForm form_;

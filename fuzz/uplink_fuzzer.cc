@@ -32,8 +32,8 @@ using fuzz::check;
 using fuzz::HubMember;
 using fuzz::Script;
 using hub::LinkNote;
-using util::SharedRing;
-using vfio_user::UniqueFd;
+using os::SharedRing;
+using os::UniqueFd;
 
 constexpr std::size_t kCapacity = SharedRing::kCapacityMin;
 constexpr std::size_t kPage = 4096;
@@ -114,8 +114,8 @@ class Place {
   UniqueFd socket_;
   SharedRing to_ring_, from_ring_;
   UniqueFd wake_;
-  util::RingProducer to_{to_ring_};
-  util::RingConsumer from_{from_ring_};
+  os::RingProducer to_{to_ring_};
+  os::RingConsumer from_{from_ring_};
 };
 
 class World {

@@ -40,8 +40,8 @@ namespace {
 using namespace softhca;
 using fuzz::check;
 using fuzz::Script;
+using os::UniqueFd;
 using vfio_user::MessageStream;
-using vfio_user::UniqueFd;
 namespace protocol = vfio_user::protocol;
 
 /// Low three bits of a record's first byte.

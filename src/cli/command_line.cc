@@ -4,25 +4,11 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <numeric>
+
+#include "util/nearest.h"
 
 namespace softhca::cli {
 namespace {
-
-/// Edit distance: letters to insert, delete or replace to turn `a` into `b`.
-std::size_t distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (const char letter : a) {
-    auto diagonal = row[0]++;
-    for (std::size_t i = 0; i != b.size(); ++i) {
-      const auto replaced = diagonal + (letter == b[i] ? 0U : 1U);
-      diagonal = row[i + 1];
-      row[i + 1] = std::min({replaced, diagonal + 1, row[i] + 1});
-    }
-  }
-  return row.back();
-}
 
 std::vector<std::string> commands_of(const CLI::App& command) {
   std::vector<std::string> names;
@@ -45,20 +31,12 @@ std::string no_such(const CLI::App& command, const std::string& name, std::strin
   if (word == "help" || (word == "version" && name == "softhca")) {
     return fmt::format("there is no command '{}' (--{}?); {} --help lists them", word, word, name);
   }
-  return fmt::format("there is no {} '{}'{}; {} --help lists them",
-                     is_option ? "option" : "command", word,
-                     nearest(word, is_option ? options_of(command) : commands_of(command)), name);
+  return fmt::format(
+      "there is no {} '{}'{}; {} --help lists them", is_option ? "option" : "command", word,
+      util::nearest(word, is_option ? options_of(command) : commands_of(command)), name);
 }
 
 }  // namespace
-
-std::string nearest(std::string_view word, const std::vector<std::string>& names) {
-  constexpr std::size_t kSlips = 2;
-  const auto far = [word](const std::string& name) { return distance(word, name); };
-  const auto at = std::ranges::min_element(names, {}, far);
-  if (at == names.end() || far(*at) > std::min(kSlips, at->size() / 2)) return {};
-  return fmt::format(" ({}?)", *at);
-}
 
 std::string why_not_parsed(const CLI::App& app, int argc, const char* const* argv,
                            const CLI::ParseError& error) {

@@ -4,9 +4,9 @@
 
 #include <CLI/CLI.hpp>
 
-#include "cli/control.h"
-#include "cli/number_options.h"
+#include "run/number_options.h"
 #include "sdxi/fault_rule.h"
+#include "server/control.h"
 
 namespace softhca::cli {
 
@@ -20,12 +20,12 @@ CLI::App* add_inspect(CLI::App& app, InspectOptions& options) {
   command
       ->add_option("--from", options.from,
                    "Of each kind of object those with this number or a higher one")
-      ->transform(whole_number());
+      ->transform(run::whole_number());
   command
       ->add_option(
           "--count", options.count,
           fmt::format("How many objects of each kind, at most {}", util::Inspection::kCountMax))
-      ->transform(whole_number(1, util::Inspection::kCountMax))
+      ->transform(run::whole_number(1, util::Inspection::kCountMax))
       ->capture_default_str();
   command->footer(
       "Of each kind it says how many there are, and with what --from the next ones come. The\n"
@@ -35,11 +35,11 @@ CLI::App* add_inspect(CLI::App& app, InspectOptions& options) {
 }
 
 int run_inspect(const InspectOptions& options) {
-  InspectRequest request{.function = options.function, .show = {}};
+  control::InspectRequest request{.function = options.function, .show = {}};
   request.show.json = options.json;
   request.show.from = options.from;
   request.show.count = options.count;
-  return ask_and_print(options.path, to_line(request));
+  return server::ask_and_print(options.path, control::to_line(request));
 }
 
 CLI::App* add_fault(CLI::App& app, FaultOptions& options) {
@@ -72,7 +72,7 @@ int run_fault(const FaultOptions& options) {
   for (const auto& argument : {options.rule, options.number}) {
     if (!argument.empty()) request += " " + argument;
   }
-  return ask_and_print(options.path, request);
+  return server::ask_and_print(options.path, request);
 }
 
 }  // namespace softhca::cli

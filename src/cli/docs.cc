@@ -8,12 +8,12 @@
 #include <map>
 
 #include "cli/rsnic_commands.h"
-#include "cli/sdxi_keys.h"
 #include "connectx/command/command_table.h"
 #include "connectx/function/capabilities.h"
 #include "connectx/function/limit_table.h"
 #include "rsnic/csr.h"
 #include "rsnic/options.h"
+#include "server/sdxi_keys.h"
 
 namespace softhca::cli {
 namespace {
@@ -150,9 +150,12 @@ CLI::App* add_docs(CLI::App& app, DocsOptions& options) {
 }
 
 int run_docs(const DocsOptions& options) {
-  const std::map<std::string_view, std::string (*)()> pages{
-      {"commands", commands_page},         {"limits", limits_page},       {"csr", csr_page},
-      {"rsnic-limits", rsnic_limits_page}, {"sdxi-keys", sdxi_keys_page}, {"sizing", sizing_page}};
+  const std::map<std::string_view, std::string (*)()> pages{{"commands", commands_page},
+                                                            {"limits", limits_page},
+                                                            {"csr", csr_page},
+                                                            {"rsnic-limits", rsnic_limits_page},
+                                                            {"sdxi-keys", server::sdxi_keys_page},
+                                                            {"sizing", sizing_page}};
   const auto page = pages.find(options.page);
   if (page == pages.end()) {
     std::fprintf(stderr, "softhca: there is no page '%s'\n", options.page.c_str());

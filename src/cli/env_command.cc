@@ -20,19 +20,19 @@
 #include <utility>
 #include <vector>
 
-#include "cli/number_options.h"
-#include "cli/run/descriptors.h"
-#include "cli/run/device_files.h"
-#include "cli/run/keeper.h"
-#include "cli/run/program.h"
-#include "cli/run/run_control.h"
+#include "os/process_descriptors.h"
+#include "os/unique_fd.h"
+#include "run/device_files.h"
+#include "run/keeper.h"
+#include "run/number_options.h"
+#include "run/program.h"
+#include "run/run_control.h"
 #include "util/result.h"
-#include "vfio_user/unique_fd.h"
 
 namespace softhca::cli {
 namespace {
 
-using vfio_user::UniqueFd;
+using os::UniqueFd;
 
 constexpr const char* kEnvFooter = R"--(
 In a shell, for all programs that it starts from now on:
@@ -63,7 +63,7 @@ void let_go_of_all_but(std::vector<int> kept) {
     const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
     for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(null.get(), fd);
   }
-  close_all_but(std::move(kept));
+  os::close_all_but(std::move(kept));
 }
 
 /// First byte of the holder's message to the printing process.
@@ -89,9 +89,9 @@ void tell(const UniqueFd& to, char how, const std::string& text) {
   for (const int number : kEndSignals) ::sigaddset(&set, number);
   ::sigprocmask(SIG_BLOCK, &set, nullptr);
   const UniqueFd signals(::signalfd(-1, &set, SFD_CLOEXEC));
-  std::unique_ptr<RunControl> control;
+  std::unique_ptr<run::RunControl> control;
   if (!options.control.empty()) {
-    auto created = RunControl::create(options.control);
+    auto created = run::RunControl::create(options.control);
     if (!created) {
       tell(begun, kFailed, created.error().message);
       ::_exit(1);
@@ -126,7 +126,8 @@ util::Result<std::string> hear(const UniqueFd& from) {
 void print(const EnvOptions& options, const std::vector<std::string>& variables) {
   if (!options.plain) {
     // Removes variables of another environment of this shell.
-    for (const auto& name : left_out_of(own_environment())) fmt::print("unset {};\n", name);
+    for (const auto& name : run::left_out_of(run::own_environment()))
+      fmt::print("unset {};\n", name);
   }
   for (const auto& one : variables) {
     if (options.plain) {
@@ -145,7 +146,7 @@ pid_t owner_of(const EnvOptions& options) {
 }
 
 util::Result<void> make_environment(const EnvOptions& options) {
-  const auto library = find_library();
+  const auto library = run::find_library();
   if (!library) return tl::unexpected(library.error());
   const auto shown = options.seen.shown();
   if (!shown) return tl::unexpected(shown.error());
@@ -156,11 +157,11 @@ util::Result<void> make_environment(const EnvOptions& options) {
     return util::fail_errno(fmt::format("--owner {}{}", pid, why));
   }
   const auto fabric = options.fabric.own ? fmt::format("env-{}", pid) : options.fabric.name;
-  const auto member = join_fabric(fabric, options.fabric.pcap, [](const auto& directory) {
-    return write_device_files(directory);
+  const auto member = run::join_fabric(fabric, options.fabric.pcap, [](const auto& directory) {
+    return run::write_device_files(directory);
   });
   if (!member) return tl::unexpected(member.error());
-  if (auto written = write_device_files(member->directory, *shown); !written) return written;
+  if (auto written = run::write_device_files(member->directory, *shown); !written) return written;
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return util::fail_errno("pipe");
   const UniqueFd hears(ends[0]);
@@ -171,8 +172,8 @@ util::Result<void> make_environment(const EnvOptions& options) {
   begun.reset();
   const auto control = hear(hears);
   if (!control) return tl::unexpected(control.error());
-  const auto all = environment_for(own_environment(), *library, member->directory);
-  std::vector<std::string> variables(all.end() - kOwnVariables, all.end());
+  const auto all = run::environment_for(run::own_environment(), *library, member->directory);
+  std::vector<std::string> variables(all.end() - run::kOwnVariables, all.end());
   for (auto& one : options.seen.variables(*shown)) variables.push_back(std::move(one));
   if (!control->empty()) variables.push_back("SOFTHCA_CONTROL=" + *control);
   print(options, variables);
@@ -186,8 +187,8 @@ CLI::App* add_env(CLI::App& app, EnvOptions& options) {
       "env",
       "Print the environment in which programs find an RDMA device: eval \"$(softhca env)\"");
   command->footer(kEnvFooter);
-  add_fabric_options(*command, options.fabric);
-  add_device_options(*command, options.seen);
+  run::add_fabric_options(*command, options.fabric);
+  run::add_device_options(*command, options.seen);
   command
       ->add_option("--control", options.control,
                    "Create this socket for softhca inspect, for all processes of the "
@@ -198,7 +199,7 @@ CLI::App* add_env(CLI::App& app, EnvOptions& options) {
                    "Keep the network until this process ends; 0: the first process of a container "
                    "(default: the caller of softhca)")
       ->type_name("PID")
-      ->transform(whole_number(0, std::numeric_limits<pid_t>::max()));
+      ->transform(run::whole_number(0, std::numeric_limits<pid_t>::max()));
   command->add_flag("--plain", options.plain,
                     "Print lines of NAME=VALUE instead of shell commands");
   return command;

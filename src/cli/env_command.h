@@ -8,8 +8,8 @@
 #include <optional>
 #include <string>
 
-#include "cli/run/fabric_options.h"
-#include "cli/run/seen_devices.h"
+#include "run/fabric_options.h"
+#include "run/seen_devices.h"
 
 namespace CLI {
 class App;
@@ -18,8 +18,8 @@ class App;
 namespace softhca::cli {
 
 struct EnvOptions {
-  FabricOptions fabric;
-  SeenDevices seen;
+  run::FabricOptions fabric;
+  run::SeenDevices seen;
   std::string control;            ///< path of a control socket; empty: none
   std::optional<int> owner = {};  ///< process that owns the environment; nothing: the caller
   bool plain = false;             ///< print NAME=VALUE instead of shell syntax

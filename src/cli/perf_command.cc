@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "cli/exit_status.h"
-#include "cli/number_options.h"
-#include "cli/perf/measure.h"
-#include "cli/perf/report.h"
 #include "lab/lab.h"
+#include "perf/measure.h"
+#include "perf/report.h"
+#include "run/number_options.h"
 
 namespace softhca::cli {
 
@@ -251,20 +251,20 @@ void add_queue_options(CLI::App& command, PerfOptions& in) {
   command
       .add_option("-u,--qp-timeout", options.queues.timeout,
                   "Retransmit a packet after 4.096 us * 2^n [14]")
-      ->transform(whole_number(0, 31));
+      ->transform(run::whole_number(0, 31));
   command
       .add_option("-t,--tx-depth", options.queues.tx_depth, "Bandwidth: outstanding requests [128]")
-      ->transform(whole_number(1, 8192));
+      ->transform(run::whole_number(1, 8192));
   command.add_option("-r,--rx-depth", options.queues.rx_depth, "Bandwidth: posted receives [512]")
-      ->transform(whole_number(1, 8192));
+      ->transform(run::whole_number(1, 8192));
   command.add_option("-Q,--cq-mod", options.queues.cq_mod, "Requests for each completion [100]")
-      ->transform(whole_number(1, 1024));
+      ->transform(run::whole_number(1, 1024));
   command.add_option("-o,--outs", options.queues.reads, "Outstanding READs and atomics [16]")
-      ->transform(whole_number(1, 16));
+      ->transform(run::whole_number(1, 16));
   command
       .add_option("-I,--inline_size", options.queues.inline_size,
                   "Largest message that is sent inline, in bytes [0; latency 220]")
-      ->transform(whole_number(0, 400));
+      ->transform(run::whole_number(0, 400));
   command.add_option("-A,--atomic_type", in.atomic, "FETCH_AND_ADD or CMP_AND_SWAP")
       ->check(CLI::IsMember({"FETCH_AND_ADD", "CMP_AND_SWAP"}));
 }
@@ -278,9 +278,9 @@ void add_message_options(CLI::App& command, perf::Messages& messages) {
       ->excludes(size);
   command
       .add_option("-n,--iters", messages.iterations, "Messages of each size [5000; latency 1000]")
-      ->transform(whole_number(5, 100'000'000));
+      ->transform(run::whole_number(5, 100'000'000));
   command.add_option("-D,--duration", messages.duration, "Seconds for each size, instead of -n")
-      ->transform(real_number(0.001, 86400));
+      ->transform(run::real_number(0.001, 86400));
 }
 
 /// Options for HCAs outside this process.
@@ -295,7 +295,7 @@ void add_end_options(CLI::App& command, perf::Ends& ends) {
   command.add_flag("--listen", ends.listens,
                    "Wait for the process that measures, and be its other end");
   command.add_option("-p,--port", ends.tcp_port, "TCP port of --listen and HOST [18515]")
-      ->transform(whole_number(1, 65535));
+      ->transform(run::whole_number(1, 65535));
 }
 
 }  // namespace

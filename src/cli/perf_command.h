@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "cli/perf/options.h"
+#include "perf/options.h"
 
 namespace CLI {
 class App;

@@ -7,11 +7,11 @@
 #include <fstream>
 #include <sstream>
 
-#include "cli/control.h"
 #include "rsnic/command_sequence.h"
 #include "rsnic/csr_inspect.h"
 #include "rsnic/options.h"
 #include "rsnic/sizing.h"
+#include "server/control.h"
 
 namespace softhca::cli {
 namespace {
@@ -22,7 +22,7 @@ int fail(const std::string& message) {
 }
 
 int print_csr(const RsnicOptions& options) {
-  const auto answer = ask_server(options.path, "inspect " + options.function);
+  const auto answer = server::ask_server(options.path, "inspect " + options.function);
   if (!answer) return fail(answer.error().message);
   const auto report = rsnic::csr_report(*answer);
   if (report.empty()) return fail(options.function + " is no RSNIC: it has no CSR tables");

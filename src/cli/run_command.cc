@@ -15,24 +15,24 @@
 #include <string_view>
 #include <utility>
 
-#include "cli/run/descriptors.h"
-#include "cli/run/device_files.h"
-#include "cli/run/hub_host.h"
-#include "cli/run/keeper.h"
-#include "cli/run/program.h"
-#include "cli/run/reach.h"
-#include "cli/run/run_control.h"
-#include "cli/run/run_directory.h"
-#include "util/event_loop.h"
+#include "os/descriptor_limit.h"
+#include "os/event_loop.h"
+#include "os/process_descriptors.h"
+#include "os/unique_fd.h"
+#include "run/device_files.h"
+#include "run/hub_host.h"
+#include "run/keeper.h"
+#include "run/program.h"
+#include "run/reach.h"
+#include "run/run_control.h"
+#include "run/run_directory.h"
 #include "util/log.h"
 #include "util/log_writer.h"
-#include "vfio_user/process_limits.h"
-#include "vfio_user/unique_fd.h"
 
 namespace softhca::cli {
 namespace {
 
-using vfio_user::UniqueFd;
+using os::UniqueFd;
 
 constexpr const char* kRunFooter = R"(
 The program, and all that it starts, finds an RDMA device through the libibverbs of this machine:
@@ -74,15 +74,15 @@ class Run {
   void reap();
 
   const RunOptions& options_;
-  ShownDevices shown_;
+  run::ShownDevices shown_;
   sigset_t signals_before_{};
   // In order of creation; destroyed in the opposite order.
-  std::optional<RunDirectory> own_;
+  std::optional<run::RunDirectory> own_;
   std::string directory_;
-  std::unique_ptr<HubHost> host_;
-  std::unique_ptr<util::EventLoop> without_hub_;  ///< the loop of a run that shares a fabric
-  util::EventLoop* events_ = nullptr;
-  std::unique_ptr<RunControl> control_;  ///< null: no --control
+  std::unique_ptr<run::HubHost> host_;
+  std::unique_ptr<os::EventLoop> without_hub_;  ///< the loop of a run that shares a fabric
+  os::EventLoop* events_ = nullptr;
+  std::unique_ptr<run::RunControl> control_;  ///< null: no --control
   UniqueFd keeper_;
   UniqueFd signals_;
   pid_t pid_ = -1;
@@ -93,24 +93,25 @@ Run::~Run() {
   for (const auto* fd : {&keeper_, &signals_}) {
     if (*fd && events_ != nullptr) events_->remove(fd->get());
   }
-  if (keeper_) leave_fabric(std::move(keeper_));
+  if (keeper_) run::leave_fabric(std::move(keeper_));
 }
 
 util::Result<int> Run::run() {
-  const auto library = find_library();
+  const auto library = run::find_library();
   if (!library) return tl::unexpected(library.error());
   auto shown = options_.seen.shown();
   if (!shown) return tl::unexpected(shown.error());
   shown_ = *std::move(shown);
   auto good = options_.fabric.own ? set_up_own() : set_up_shared();
   if (!good) return tl::unexpected(good.error());
-  if (const auto why = why_out_of_reach(find_program(options_.program.front())); !why.empty()) {
+  if (const auto why = run::why_out_of_reach(run::find_program(options_.program.front()));
+      !why.empty()) {
     std::fprintf(stderr, "softhca: %s finds no RDMA device: %s\n", options_.program.front().c_str(),
                  why.c_str());
   }
-  auto environment = environment_for(own_environment(), *library, directory_);
+  auto environment = run::environment_for(run::own_environment(), *library, directory_);
   if (auto told = tell_program(environment); !told) return tl::unexpected(told.error());
-  const auto started = start_program(options_.program, environment, signals_before_);
+  const auto started = run::start_program(options_.program, environment, signals_before_);
   if (started.pid < 0) {
     std::fprintf(stderr, "softhca: %s\n", started.reason.c_str());
     return started.status;
@@ -127,12 +128,12 @@ util::Result<int> Run::run() {
 util::Result<void> Run::set_up_own() {
   // From here on a signal cannot leave the directory behind.
   if (auto good = block_signals(); !good) return good;
-  auto directory = RunDirectory::create();
+  auto directory = run::RunDirectory::create();
   if (!directory) return tl::unexpected(directory.error());
   own_.emplace(*std::move(directory));
   directory_ = own_->path();
-  if (auto good = write_device_files(directory_, shown_); !good) return good;
-  auto host = HubHost::create(directory_, options_.fabric.pcap);
+  if (auto good = run::write_device_files(directory_, shown_); !good) return good;
+  auto host = run::HubHost::create(directory_, options_.fabric.pcap);
   if (!host) return tl::unexpected(host.error());
   host_ = *std::move(host);
   events_ = &host_->events();
@@ -141,14 +142,15 @@ util::Result<void> Run::set_up_own() {
 
 util::Result<void> Run::set_up_shared() {
   const auto& name = options_.fabric.name;
-  auto member = join_fabric(name, options_.fabric.pcap,
-                            [](const auto& directory) { return write_device_files(directory); });
+  auto member = run::join_fabric(name, options_.fabric.pcap, [](const auto& directory) {
+    return run::write_device_files(directory);
+  });
   if (!member) return tl::unexpected(member.error());
   directory_ = std::move(member->directory);
-  if (auto good = write_device_files(directory_, shown_); !good) return good;
+  if (auto good = run::write_device_files(directory_, shown_); !good) return good;
   keeper_ = std::move(member->keeper);
   if (auto good = block_signals(); !good) return good;
-  auto events = util::EventLoop::create();
+  auto events = os::EventLoop::create();
   if (!events) return tl::unexpected(events.error());
   without_hub_ = *std::move(events);
   events_ = without_hub_.get();
@@ -164,7 +166,7 @@ util::Result<void> Run::set_up_shared() {
 util::Result<void> Run::tell_program(std::vector<std::string>& environment) {
   for (auto& one : options_.seen.variables(shown_)) environment.push_back(std::move(one));
   if (options_.control.empty()) return {};
-  auto control = RunControl::create(options_.control);
+  auto control = run::RunControl::create(options_.control);
   if (!control) return tl::unexpected(control.error());
   control_ = *std::move(control);
   environment.push_back("SOFTHCA_CONTROL=" + control_->directory());
@@ -184,7 +186,7 @@ util::Result<void> Run::block_signals() {
 }
 
 util::Result<void> Run::watch() {
-  vfio_user::raise_descriptor_limit();  // for this process only: the program has started
+  os::raise_descriptor_limit();  // for this process only: the program has started
   ::signal(SIGPIPE, SIG_IGN);
   return events_->add(signals_.get(), EPOLLIN, [this](std::uint32_t) { handle_signals(); });
 }
@@ -211,7 +213,7 @@ void Run::reap() {
 
 util::Result<int> Run::wait() {
   while (!end_) events_->run_once(util::kNever);
-  return exit_status(*end_);
+  return run::exit_status(*end_);
 }
 
 /// CLI11 does not know the PROGRAM words.
@@ -228,8 +230,8 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
   auto* command = app.add_subcommand("run", "Run a program with an RDMA device in software");
   command->formatter(std::make_shared<RunHelp>());
   command->footer(kRunFooter);
-  add_fabric_options(*command, options.fabric);
-  add_device_options(*command, options.seen);
+  run::add_fabric_options(*command, options.fabric);
+  run::add_device_options(*command, options.seen);
   command
       ->add_option("--control", options.control,
                    "Create this socket for softhca inspect, for all processes of the program")

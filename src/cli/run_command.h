@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/run/fabric_options.h"
-#include "cli/run/seen_devices.h"
+#include "run/fabric_options.h"
+#include "run/seen_devices.h"
 
 namespace CLI {
 class App;
@@ -15,8 +15,8 @@ class App;
 namespace softhca::cli {
 
 struct RunOptions {
-  FabricOptions fabric;
-  SeenDevices seen;
+  run::FabricOptions fabric;
+  run::SeenDevices seen;
   std::string control;               ///< path of a control socket; empty: none
   std::vector<std::string> program;  ///< with its arguments
 };

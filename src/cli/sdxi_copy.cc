@@ -13,20 +13,20 @@
 #include <vector>
 
 #include "cli/exit_status.h"
-#include "cli/number_options.h"
 #include "cli/progress_bar.h"
 #include "cli/sdxi_function.h"
 #include "cli/stop_signals.h"
 #include "driver/dma_memory.h"
 #include "driver/sdxi/context.h"
-#include "vfio_user/unique_fd.h"
+#include "os/unique_fd.h"
+#include "run/number_options.h"
 
 namespace softhca::cli {
 namespace {
 
 using driver::sdxi::Context;
 using driver::sdxi::Descriptor;
-using vfio_user::UniqueFd;
+using os::UniqueFd;
 
 constexpr unsigned kVector = 1;  ///< interrupt vector for completions; the function itself uses 0
 constexpr auto kReaderInterval = std::chrono::milliseconds(10);
@@ -295,7 +295,7 @@ CLI::App* add_sdxi_copy(CLI::App& parent, SdxiCopyOptions& options) {
       ->transform(CLI::AsSizeValue(false))
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 30));
   command->add_option("--blocks", options.blocks, "Blocks under way at a time [4]")
-      ->transform(whole_number(1, 128));
+      ->transform(run::whole_number(1, 128));
   command->add_flag("--interrupts", options.interrupts,
                     "Wait for interrupts instead of polling completion blocks");
   command->add_flag("--verify", options.verify, "Compare each block with what was read");

@@ -8,10 +8,10 @@
 #include <cstdio>
 #include <string>
 
-#include "cli/device_spec.h"
-#include "cli/number_options.h"
-#include "cli/sdxi_keys.h"
+#include "run/number_options.h"
 #include "sdxi/fault_rule.h"
+#include "server/device_spec.h"
+#include "server/sdxi_keys.h"
 #include "util/log_writer.h"
 
 namespace softhca::cli {
@@ -30,19 +30,19 @@ Each device waits on its socket for one client at a time, e.g. QEMU 10.1 or newe
 (guest/run does all of it.) When a client goes, its device is reset and waits for the next.
 SIGINT or SIGTERM end the server.)";
 
-void add_loss(CLI::App& command, ServeOptions& options) {
+void add_loss(CLI::App& command, server::ServeOptions& options) {
   command
       .add_option("--loss", options.loss,
                   "Probability that a frame is lost on its way from a device to its switch [0]")
-      ->transform(real_number(0, 1));
+      ->transform(run::real_number(0, 1));
   command.add_option("--loss-seed", options.loss_seed, "Seed that selects the lost frames [1]")
-      ->transform(whole_number());
+      ->transform(run::whole_number());
 }
 
 /// Largest --pcap-size, 2^60. CLI11 takes a negative size for one near 2^64.
 constexpr std::uint64_t kCaptureMax = std::uint64_t{1} << 60;
 
-void add_capture(CLI::App& command, ServeOptions& options) {
+void add_capture(CLI::App& command, server::ServeOptions& options) {
   command.add_option("--pcap", options.pcap,
                      "Capture everything that crosses the switches to this file (pcapng)");
   command
@@ -55,17 +55,17 @@ void add_capture(CLI::App& command, ServeOptions& options) {
       .add_option("--pcap-files", options.pcap_files,
                   "Capture to a ring of N files, FILE0, FILE1, ...: when all are full, the "
                   "oldest is overwritten (as with tcpdump -C and -W)")
-      ->transform(whole_number(0, UINT32_MAX));
+      ->transform(run::whole_number(0, UINT32_MAX));
 }
 
 }  // namespace
 
-CLI::App* add_serve(CLI::App& app, ServeOptions& options) {
+CLI::App* add_serve(CLI::App& app, server::ServeOptions& options) {
   auto* command = app.add_subcommand("serve", "Serve devices on vfio-user sockets");
-  command->footer(fmt::format(kServeFooter, sdxi_keys_help()));
+  command->footer(fmt::format(kServeFooter, server::sdxi_keys_help()));
   command
       ->add_option("--device", options.devices,
-                   std::string("A device: ") + std::string(kDeviceHelp))
+                   std::string("A device: ") + std::string(server::kDeviceHelp))
       ->required()
       ->allow_extra_args(false);
   command
@@ -99,7 +99,7 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& options) {
       ->add_option("--poll-us", options.poll_us,
                    "Microseconds to poll for a client's next message before sleeping, if that "
                    "has paid off before; 0: never poll [20]")
-      ->transform(whole_number(0, UINT32_MAX));
+      ->transform(run::whole_number(0, UINT32_MAX));
   command->add_option("--control", options.control,
                       "A socket for softhca inspect and softhca fault");
   command
@@ -117,13 +117,13 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& options) {
   return command;
 }
 
-int run_serve(const ServeOptions& options) {
+int run_serve(const server::ServeOptions& options) {
   if (options.verbose) util::set_log_level(util::LogLevel::kDebug);
   // If the reader of standard output stops or ends, the guests must go on.
   ::signal(SIGPIPE, SIG_IGN);
   util::LogWriter log(STDERR_FILENO);
   util::set_log_sink([&log](auto level, auto text) { log.write(level, text); });
-  const auto done = serve(options);
+  const auto done = server::serve(options);
   util::set_log_sink(nullptr);
   if (done) return 0;
   std::fprintf(stderr, "softhca: %s\n", done.error().message.c_str());

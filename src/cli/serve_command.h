@@ -1,7 +1,7 @@
 // `softhca serve` on the command line: its options and its error messages.
 #pragma once
 
-#include "cli/serve.h"
+#include "server/serve.h"
 
 namespace CLI {
 class App;
@@ -9,8 +9,8 @@ class App;
 
 namespace softhca::cli {
 
-CLI::App* add_serve(CLI::App& app, ServeOptions& options);
+CLI::App* add_serve(CLI::App& app, server::ServeOptions& options);
 /// Returns the exit status.
-int run_serve(const ServeOptions& options);
+int run_serve(const server::ServeOptions& options);
 
 }  // namespace softhca::cli

@@ -8,17 +8,18 @@
 #include "cli/docs.h"
 #include "cli/env_command.h"
 #include "cli/explain.h"
-#include "cli/isolate/device_process.h"
 #include "cli/perf_command.h"
 #include "cli/rsnic_commands.h"
-#include "cli/run/descriptors.h"
 #include "cli/run_command.h"
 #include "cli/sdxi_copy.h"
 #include "cli/serve_command.h"
+#include "os/process_descriptors.h"
+#include "server/isolate/device_process.h"
 
 int main(int argc, char** argv) {
   using namespace softhca::cli;
-  fill_standard_descriptors();
+  using namespace softhca::server;
+  softhca::os::fill_standard_descriptors();
   CLI::App app{"PCIe devices in software, for the drivers of the hardware."};
   app.set_version_flag("--version", "softhca " SOFTHCA_VERSION);
   app.require_subcommand(1);

@@ -25,8 +25,8 @@
 #include "door/process/without_exceptions.h"
 #include "door/tree/tree.h"
 #include "door/variables.h"
-#include "util/kept_descriptors.h"
-#include "util/known_files.h"
+#include "os/kept_descriptors.h"
+#include "os/known_files.h"
 #include "util/log.h"
 
 namespace softhca::door {
@@ -98,7 +98,7 @@ void forget_in_child() {
   }
   keep_standard_error_in_child();
   leave_doorbell_traps_to_parent();
-  util::close_all_kept();
+  os::close_all_kept();
 }
 
 /// Runs before the program can have a thread in its first open().
@@ -210,7 +210,7 @@ namespace {
 
 std::atomic<bool> channels = false;
 /// Protected by `making`.
-constinit util::KnownFiles known_channels;
+constinit os::KnownFiles known_channels;
 
 /// Records the channel behind `fd`, and forgets closed ones.
 void note_channel(Engine& made, int fd) {

@@ -27,7 +27,7 @@ namespace {
 
 /// A readable descriptor with `text` as content; or -errno.
 int file_of(std::string_view text) {
-  const vfio_user::UniqueFd memory(::memfd_create("softhca-sysfs", MFD_CLOEXEC));
+  const os::UniqueFd memory(::memfd_create("softhca-sysfs", MFD_CLOEXEC));
   if (!memory) return -errno;
   const auto written = ::write(memory.get(), text.data(), text.size());
   if (written != static_cast<ssize_t>(text.size())) return -ENOSPC;

@@ -12,7 +12,7 @@ namespace softhca::driver {
 util::Result<EventfdInterrupts> EventfdInterrupts::create(unsigned count) {
   EventfdInterrupts interrupts;
   for (unsigned i = 0; i < count; ++i) {
-    vfio_user::UniqueFd eventfd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    os::UniqueFd eventfd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!eventfd) return util::fail_errno(fmt::format("an eventfd for interrupt vector {}", i));
     interrupts.vectors_.push_back({std::move(eventfd), 0});
   }

@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
+#include "os/unique_fd.h"
 #include "util/clock.h"
 #include "util/result.h"
-#include "vfio_user/unique_fd.h"
 
 namespace softhca::driver {
 
@@ -28,7 +28,7 @@ class EventfdInterrupts {
 
  private:
   struct Vector {
-    vfio_user::UniqueFd eventfd;
+    os::UniqueFd eventfd;
     std::uint64_t signaled = 0;
   };
   std::vector<Vector> vectors_;

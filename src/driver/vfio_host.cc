@@ -82,10 +82,10 @@ util::Result<void> VfioHost::open_group() {
                        : fmt::format("echo {} > {}/driver/unbind; ", address_, directory.string()),
         directory.string()));
   }
-  container_ = vfio_user::UniqueFd(::open("/dev/vfio/vfio", O_RDWR | O_CLOEXEC));
+  container_ = os::UniqueFd(::open("/dev/vfio/vfio", O_RDWR | O_CLOEXEC));
   if (!container_) return util::fail_errno("/dev/vfio/vfio (modprobe vfio; are you root?)");
   const auto path = "/dev/vfio/" + group;
-  group_ = vfio_user::UniqueFd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  group_ = os::UniqueFd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   if (!group_) return util::fail_errno(path + " (does another program use the function?)");
   vfio_group_status status{.argsz = sizeof status, .flags = 0};
   if (::ioctl(group_.get(), VFIO_GROUP_GET_STATUS, &status) != 0) return util::fail_errno(path);
@@ -107,7 +107,7 @@ util::Result<void> VfioHost::open_group() {
 util::Result<void> VfioHost::open_device() {
   const int device = ::ioctl(group_.get(), VFIO_GROUP_GET_DEVICE_FD, address_.c_str());
   if (device < 0) return util::fail_errno("VFIO function " + address_);
-  device_ = vfio_user::UniqueFd(device);
+  device_ = os::UniqueFd(device);
   auto config = region(VFIO_PCI_CONFIG_REGION_INDEX, false);
   if (!config) return tl::unexpected(config.error());
   config_ = *config;

@@ -15,7 +15,7 @@
 #include "driver/dma_pool.h"
 #include "driver/eventfd_interrupts.h"
 #include "driver/host.h"
-#include "vfio_user/unique_fd.h"
+#include "os/unique_fd.h"
 
 namespace softhca::driver {
 
@@ -68,9 +68,9 @@ class VfioHost final : public Host {
   void unmap_dma(const DmaRegion& region);
 
   std::string address_;
-  vfio_user::UniqueFd container_;
-  vfio_user::UniqueFd group_;
-  vfio_user::UniqueFd device_;
+  os::UniqueFd container_;
+  os::UniqueFd group_;
+  os::UniqueFd device_;
   std::array<Region, kBars> bars_;
   Region config_;
   mutable EventfdInterrupts interrupts_;

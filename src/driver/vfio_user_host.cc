@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "driver/pci.h"
-#include "util/file_size.h"
+#include "os/file_size.h"
 #include "util/log.h"
 
 namespace softhca::driver {
@@ -99,10 +99,10 @@ void VfioUserHost::write_bar(unsigned bar, std::uint64_t offset, std::span<const
 
 util::Result<DmaRegion> VfioUserHost::add_arena(std::size_t size) {
   const auto what = fmt::format("{} bytes of memory to share", size);
-  vfio_user::UniqueFd file(::memfd_create("softhca-dma", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  os::UniqueFd file(::memfd_create("softhca-dma", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file) return util::fail_errno(what);
   // The server maps these pages: if the file could be shortened, the server would crash.
-  if (auto sized = util::set_file_size(file.get(), size, what); !sized) {
+  if (auto sized = os::set_file_size(file.get(), size, what); !sized) {
     return tl::unexpected(sized.error());
   }
   if (::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {

@@ -46,7 +46,7 @@ bool read_train(std::span<const std::byte> bytes, const Note& note, wire::Frame&
 
 }  // namespace
 
-bool write_record(const wire::Frame& frame, RecordForm form, util::RingProducer& out) {
+bool write_record(const wire::Frame& frame, RecordForm form, os::RingProducer& out) {
   assert(frame.link() == wire::Link::kEthernet && !frame.empty());
   if (form == RecordForm::kWire) {
     const auto room = out.reserve(frame.size());

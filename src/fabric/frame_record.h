@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <span>
 
-#include "util/shared_ring.h"
+#include "os/shared_ring.h"
 #include "wire/frame.h"
 
 namespace softhca::fabric {
@@ -20,14 +20,14 @@ enum class RecordForm : std::uint8_t { kWire, kProcess };
 
 /// Most payload bytes of a train that fit into a record, with any head.
 inline constexpr std::size_t kRecordPayloadMax =
-    util::SharedRing::kRecordMax - wire::Frame::kHeadCapacity;
+    os::SharedRing::kRecordMax - wire::Frame::kHeadCapacity;
 /// Most packets of a train in a record.
 inline constexpr unsigned kRecordPacketsMax = 255;
 
 /// Fills a record, which the caller publishes by `out`. False if there is no room.
 /// @pre an Ethernet frame, no longer than a record; with kProcess also a train of the InfiniBand
 /// transport within both limits above
-bool write_record(const wire::Frame& frame, RecordForm form, util::RingProducer& out);
+bool write_record(const wire::Frame& frame, RecordForm form, os::RingProducer& out);
 
 /// Reads the frame of a record: copies its head, and refers to its payload in place. The other
 /// process may have written anything, and may still be writing. False if the record is no valid

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "util/memory_faults.h"
+#include "os/memory_faults.h"
 #include "wire/train.h"
 
 namespace softhca::fabric {
@@ -27,7 +27,7 @@ void RingPair::send(const wire::Frame& frame) {
 
 void RingPair::send_record(const wire::Frame& frame) {
   if (frame.link() != wire::Link::kEthernet || frame.size() == 0 ||
-      frame.size() > util::SharedRing::kRecordMax) {
+      frame.size() > os::SharedRing::kRecordMax) {
     counters_.dropped_unfit += frame.packets();
     return;
   }
@@ -37,7 +37,7 @@ void RingPair::send_record(const wire::Frame& frame) {
   }
   // A fault on memory means that the frame's bytes may be wrong, or that it acknowledges data that
   // did not arrive. The frame counts as lost on the link.
-  if (util::MemoryFaults::pending()) {
+  if (os::MemoryFaults::pending()) {
     counters_.dropped_fault += frame.packets();
     return;
   }

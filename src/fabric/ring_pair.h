@@ -14,7 +14,7 @@
 
 #include "fabric/frame_record.h"
 #include "fabric/port.h"
-#include "util/shared_ring.h"
+#include "os/shared_ring.h"
 
 namespace softhca::fabric {
 
@@ -35,12 +35,12 @@ class RingPair {
     std::uint64_t sent = 0;           ///< into the outgoing ring
     std::uint64_t received = 0;       ///< from the incoming ring
     std::uint64_t dropped_full = 0;   ///< the other process does not keep up, or broke the rules
-    std::uint64_t dropped_fault = 0;  ///< while util::MemoryFaults::pending()
+    std::uint64_t dropped_fault = 0;  ///< while os::MemoryFaults::pending()
     /// Longer than a record, from a link other than Ethernet, or malformed.
     std::uint64_t dropped_unfit = 0;
   };
 
-  RingPair(util::SharedRing out, util::SharedRing in, RecordForm form = RecordForm::kWire)
+  RingPair(os::SharedRing out, os::SharedRing in, RecordForm form = RecordForm::kWire)
       : out_memory_(std::move(out)), in_memory_(std::move(in)), form_(form) {}
   RingPair(const RingPair&) = delete;
   RingPair& operator=(const RingPair&) = delete;
@@ -117,11 +117,11 @@ class RingPair {
   bool read(std::span<const std::byte> record, wire::Frame& frame);
   void give_back(std::uint64_t released);
 
-  util::SharedRing out_memory_;
-  util::SharedRing in_memory_;
+  os::SharedRing out_memory_;
+  os::SharedRing in_memory_;
   const RecordForm form_;
-  util::RingProducer out_{out_memory_};
-  util::RingConsumer in_{in_memory_};
+  os::RingProducer out_{out_memory_};
+  os::RingConsumer in_{in_memory_};
   Mark last_;            ///< of the last frame transmitted
   Mark checkpoint_;      ///< of an earlier frame: in a steady flow the last one is never released
   bool unseen_ = false;  ///< something was sent since the last settle()

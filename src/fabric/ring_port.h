@@ -18,7 +18,7 @@ class RingPort final : public Receiver {
   static constexpr std::size_t kRingCapacity = RingPair::kCapacity;
 
   /// Becomes the receiver of `port`. @pre kProcess: the port takes trains
-  RingPort(std::unique_ptr<Port> port, util::SharedRing out, util::SharedRing in,
+  RingPort(std::unique_ptr<Port> port, os::SharedRing out, os::SharedRing in,
            RecordForm form = RecordForm::kWire)
       : rings_(std::move(out), std::move(in), form), port_(std::move(port)) {
     port_->set_receiver(this);

@@ -11,12 +11,12 @@
 #include <cstring>
 #include <utility>
 
-#include "vfio_user/receive_fds.h"
+#include "os/receive_fds.h"
 
 namespace softhca::hub {
 namespace {
 
-using vfio_user::UniqueFd;
+using os::UniqueFd;
 
 constexpr std::size_t kControl = CMSG_SPACE(kFdsMax * sizeof(int));
 
@@ -48,9 +48,9 @@ bool send_message(int socket, std::span<const std::byte> bytes, std::span<const 
 Received receive_message(int socket, std::span<std::byte> bytes, std::span<UniqueFd> fds,
                          int flags) {
   std::size_t count = 0;
-  vfio_user::ReceivedBytes received;
+  os::ReceivedBytes received;
   do {
-    received = vfio_user::receive_with_fds<kFdsMax>(socket, bytes, flags, [&](UniqueFd fd) {
+    received = os::receive_with_fds<kFdsMax>(socket, bytes, flags, [&](UniqueFd fd) {
       auto owned = above_standard(std::move(fd));
       if (count < fds.size()) fds[count] = std::move(owned);
       ++count;

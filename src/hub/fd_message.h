@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <span>
 
-#include "vfio_user/unique_fd.h"
+#include "os/unique_fd.h"
 
 namespace softhca::hub {
 
@@ -24,7 +24,7 @@ enum class Received : unsigned char {
 
 /// Fills in both. Every descriptor is above standard input, output and error: a program may have
 /// closed these, and may reopen them. `flags` of recvmsg(): MSG_DONTWAIT, MSG_WAITALL.
-Received receive_message(int socket, std::span<std::byte> bytes, std::span<vfio_user::UniqueFd> fds,
+Received receive_message(int socket, std::span<std::byte> bytes, std::span<os::UniqueFd> fds,
                          int flags);
 
 }  // namespace softhca::hub

@@ -17,16 +17,16 @@
 #include "hub/hello.h"
 #include "hub/hub_client.h"
 #include "hub/join.h"
-#include "vfio_user/event_signal.h"
-#include "vfio_user/foreign_bytes.h"
-#include "vfio_user/unix_socket.h"
+#include "os/event_signal.h"
+#include "os/foreign_bytes.h"
+#include "os/unix_socket.h"
 #include "wire/ethernet.h"
 #include "wire/mac_address.h"
 
 namespace softhca::hub {
 namespace {
 
-using vfio_user::UniqueFd;
+using os::UniqueFd;
 
 constexpr int kBacklog = 512;
 /// Frames between two polls of the sockets, and frames from one process in each round.
@@ -48,14 +48,14 @@ UniqueFd make_eventfd() { return UniqueFd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXE
 
 /// A ring mapped by the hub, and its descriptor for the process. The hub keeps no descriptor.
 struct Ring {
-  util::SharedRing memory;
-  util::SharedRing created;
+  os::SharedRing memory;
+  os::SharedRing created;
 };
 
 util::Result<Ring> make_ring(std::size_t capacity) {
-  auto created = util::SharedRing::create(capacity);
+  auto created = os::SharedRing::create(capacity);
   if (!created) return tl::unexpected(created.error());
-  auto memory = util::SharedRing::attach(created->fd());
+  auto memory = os::SharedRing::attach(created->fd());
   if (!memory) return tl::unexpected(memory.error());
   return Ring{.memory = *std::move(memory), .created = *std::move(created)};
 }
@@ -70,7 +70,7 @@ util::Result<void> send_hello(int socket, unsigned number, const std::array<int,
 
 }  // namespace
 
-Hub::Hub(util::EventLoop& loop, std::string socket_path, const Options& options)
+Hub::Hub(os::EventLoop& loop, std::string socket_path, const Options& options)
     : loop_(loop),
       socket_path_(std::move(socket_path)),
       options_(options),
@@ -80,8 +80,8 @@ Hub::Hub(util::EventLoop& loop, std::string socket_path, const Options& options)
   switch_.set_tap(options.tap);
 }
 
-util::Result<std::unique_ptr<Hub>> Hub::create(util::EventLoop& loop,
-                                               const std::string& socket_path, Options options) {
+util::Result<std::unique_ptr<Hub>> Hub::create(os::EventLoop& loop, const std::string& socket_path,
+                                               Options options) {
   std::unique_ptr<Hub> hub(new Hub(loop, socket_path, options));
   if (auto listens = hub->listen(); !listens) return tl::unexpected(listens.error());
   return hub;
@@ -97,8 +97,8 @@ Hub::~Hub() {
 }
 
 util::Result<void> Hub::listen() {
-  vfio_user::EventSignal::instance();  // created before descriptors run out
-  auto bound = vfio_user::bind_unix(socket_path_, "hub");
+  os::EventSignal::instance();  // created before descriptors run out
+  auto bound = os::bind_unix(socket_path_, "hub");
   if (!bound) return tl::unexpected(bound.error());
   listener_ = *std::move(bound);
   if (::listen(listener_.get(), kBacklog) != 0) return util::fail_errno("hub: listen");
@@ -114,7 +114,7 @@ void Hub::accept() {
   if (!socket && (errno == EMFILE || errno == ENFILE)) return turn_away();
   if (!socket) return;
   if (auto admitted = admit(socket); !admitted) {
-    vfio_user::close_connection(std::move(socket), janitor_);
+    os::close_connection(std::move(socket), janitor_);
     ++counters_.refused;
     warn(fmt::format("a process is refused: {}", admitted.error().message));
   }
@@ -197,7 +197,7 @@ void Hub::give_back_numbers() {
 
 void Hub::handle_socket(Client& client) {
   char byte;
-  const auto size = vfio_user::receive_bytes(client.socket.get(), std::span(&byte, 1), janitor_);
+  const auto size = os::receive_bytes(client.socket.get(), std::span(&byte, 1), janitor_);
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (size > 0 && byte == kWilling && !client.is_willing) {
     client.is_willing = true;
@@ -241,7 +241,7 @@ void Hub::remove(Client& client) {
   if (!client.known.empty()) work_.raise();
   loop_.remove(client.socket.get());
   loop_.remove(client.bell.get());
-  vfio_user::close_connection(std::move(client.socket), janitor_);
+  os::close_connection(std::move(client.socket), janitor_);
   by_number_.erase(client.number);
   give_back_numbers();
   stations_.forget_port(client.number);
@@ -334,7 +334,7 @@ void Hub::settle() {
   std::vector<Client*> broken, left;
   for (const auto& client : clients_) {
     tell_of_the_gone(*client);
-    if (client->link.settle()) vfio_user::EventSignal::instance().raise(client->wake.get());
+    if (client->link.settle()) os::EventSignal::instance().raise(client->wake.get());
     if (client->link.broken()) {
       broken.push_back(client.get());
     } else if (take_leave(*client)) {

@@ -27,13 +27,13 @@
 #include "hub/link_note.h"
 #include "hub/numbers.h"
 #include "hub/patience.h"
-#include "util/event_loop.h"
+#include "os/adaptive_poll.h"
+#include "os/event_loop.h"
+#include "os/janitor.h"
+#include "os/spare_descriptor.h"
+#include "os/unique_fd.h"
 #include "util/log.h"
 #include "util/result.h"
-#include "vfio_user/adaptive_poll.h"
-#include "vfio_user/janitor.h"
-#include "vfio_user/spare_descriptor.h"
-#include "vfio_user/unique_fd.h"
 
 namespace softhca::hub {
 
@@ -68,9 +68,9 @@ class Hub {
   };
 
   /// Listens at `socket_path`; the hub removes the file when it ends. `loop` must outlive it.
-  static util::Result<std::unique_ptr<Hub>> create(util::EventLoop& loop,
+  static util::Result<std::unique_ptr<Hub>> create(os::EventLoop& loop,
                                                    const std::string& socket_path, Options options);
-  static util::Result<std::unique_ptr<Hub>> create(util::EventLoop& loop,
+  static util::Result<std::unique_ptr<Hub>> create(os::EventLoop& loop,
                                                    const std::string& socket_path) {
     return create(loop, socket_path, Options{});
   }
@@ -84,13 +84,13 @@ class Hub {
  private:
   struct Client;
 
-  Hub(util::EventLoop& loop, std::string socket_path, const Options& options);
+  Hub(os::EventLoop& loop, std::string socket_path, const Options& options);
   util::Result<void> listen();
   void accept();
   /// Refuses a waiting connection when no descriptor is left for it.
   void turn_away();
   /// Takes the socket if it admits its process.
-  util::Result<void> admit(vfio_user::UniqueFd& socket);
+  util::Result<void> admit(os::UniqueFd& socket);
   util::Result<void> watch(Client& client);
   void handle_socket(Client& client);
   bool take_leave(Client& client);
@@ -116,12 +116,12 @@ class Hub {
   unsigned next_number();
   void give_back_numbers();
 
-  util::EventLoop& loop_;
+  os::EventLoop& loop_;
   const std::string socket_path_;
   const Options options_;
-  vfio_user::UniqueFd listener_;
-  vfio_user::SpareDescriptor spare_;
-  vfio_user::Janitor janitor_;  ///< closes what processes send and leave behind
+  os::UniqueFd listener_;
+  os::SpareDescriptor spare_;
+  os::Janitor janitor_;  ///< closes what processes send and leave behind
   fabric::Switch switch_;
   std::vector<std::unique_ptr<Client>> clients_;
   /// Clients whose rings are polled; any other signals its eventfd first
@@ -129,10 +129,10 @@ class Hub {
   std::map<unsigned, Client*> by_number_;
   fabric::MacTable stations_{4096};  ///< client numbers by foreign source MAC
   bool held_ = false;                ///< some frame waited for room in the last round
-  vfio_user::UniqueFd timer_;        ///< wakes the hub to retry then
+  os::UniqueFd timer_;               ///< wakes the hub to retry then
   Numbers numbers_;
-  vfio_user::AdaptivePoll poll_;
-  util::EventLoop::Notice work_;
+  os::AdaptivePoll poll_;
+  os::EventLoop::Notice work_;
   Patience tap_patience_{1};  ///< any progress counts: the file is the user's own
   util::RateLimiter warnings_{10, std::chrono::seconds(10)};
   Counters counters_;

@@ -32,15 +32,15 @@ inline wire::MacAddress address_of(unsigned number) {
 }
 
 struct Hub::Client {
-  Client(unsigned client_number, std::unique_ptr<fabric::Port> port, util::SharedRing out,
-         util::SharedRing in)
+  Client(unsigned client_number, std::unique_ptr<fabric::Port> port, os::SharedRing out,
+         os::SharedRing in)
       : number(client_number), link(std::move(port), std::move(out), std::move(in)) {}
 
   const unsigned number;
   pid_t pid = 0;  ///< for the log
-  vfio_user::UniqueFd socket;
-  vfio_user::UniqueFd bell;  ///< the process signals it to wake the hub
-  vfio_user::UniqueFd wake;  ///< the hub signals it to wake the process
+  os::UniqueFd socket;
+  os::UniqueFd bell;  ///< the process signals it to wake the hub
+  os::UniqueFd wake;  ///< the hub signals it to wake the process
   fabric::RingPort link;
   Patience patience{Patience::kLeast};  ///< how long senders wait for this process
   bool active = false;

@@ -69,8 +69,8 @@ void Hub::count_frame(Client& client, unsigned to) {
 /// Creates a link. Sends each process the two rings in its own order, and the other's eventfd. If
 /// the message fails, the process never sends kReady, and its frames stay with the hub.
 void Hub::introduce(Client& a, Client& b) {
-  const auto to_b = util::SharedRing::create(options_.link_capacity);
-  const auto to_a = util::SharedRing::create(options_.link_capacity);
+  const auto to_b = os::SharedRing::create(options_.link_capacity);
+  const auto to_a = os::SharedRing::create(options_.link_capacity);
   if (!to_a || !to_b) return;
   const auto tell = [this](Client& whom, const Client& of, int to, int from) {
     Introduction introduction;

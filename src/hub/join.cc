@@ -12,8 +12,8 @@
 
 #include "hub/fd_message.h"
 #include "hub/hello.h"
-#include "vfio_user/kept_fd.h"
-#include "vfio_user/unix_socket.h"
+#include "os/kept_fd.h"
+#include "os/unix_socket.h"
 
 namespace softhca::hub {
 namespace {
@@ -51,10 +51,10 @@ util::Result<Greeting> receive(int socket) {
 }
 
 util::Result<Joined> join_or_throw(const std::string& socket_path) {
-  auto socket = vfio_user::connect_own(socket_path, "hub", kJoinPatience);
+  auto socket = os::connect_own(socket_path, "hub", kJoinPatience);
   if (!socket) return tl::unexpected(socket.error());
   Joined joined;
-  joined.socket = vfio_user::keep(*std::move(socket));
+  joined.socket = os::keep(*std::move(socket));
   if (joined.socket.get() <= STDERR_FILENO) {
     joined.socket = UniqueFd(::fcntl(joined.socket.get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
     if (!joined.socket) return util::fail_errno("hub: fcntl");
@@ -63,16 +63,16 @@ util::Result<Joined> join_or_throw(const std::string& socket_path) {
   auto greeting = receive(joined.socket.get());
   if (!greeting) return tl::unexpected(greeting.error());
   auto& fds = greeting->fds;
-  auto out = util::SharedRing::attach(fds[kOutRing].get());
+  auto out = os::SharedRing::attach(fds[kOutRing].get());
   if (!out) return tl::unexpected(out.error());
-  auto in = util::SharedRing::attach(fds[kInRing].get());
+  auto in = os::SharedRing::attach(fds[kInRing].get());
   if (!in) return tl::unexpected(in.error());
   joined.number = greeting->hello.number;
   joined.mac = greeting->hello.mac;
   joined.out.emplace(*std::move(out));
   joined.in.emplace(*std::move(in));
-  joined.wake_hub = vfio_user::keep(std::move(fds[kWakeHub]));
-  joined.wake_me = vfio_user::keep(std::move(fds[kWakeMe]));
+  joined.wake_hub = os::keep(std::move(fds[kWakeHub]));
+  joined.wake_me = os::keep(std::move(fds[kWakeMe]));
   return joined;
 }
 

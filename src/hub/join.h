@@ -8,13 +8,13 @@
 #include <optional>
 #include <string>
 
+#include "os/shared_ring.h"
+#include "os/unique_fd.h"
 #include "util/result.h"
-#include "util/shared_ring.h"
-#include "vfio_user/unique_fd.h"
 
 namespace softhca::hub {
 
-using vfio_user::UniqueFd;
+using os::UniqueFd;
 
 /// 02:5F:CB and the number: locally administered, and distinct from the MACs of `softhca serve`.
 constexpr std::array<std::uint8_t, 3> kMacs = {0x02, 0x5F, 0xCB};
@@ -31,12 +31,12 @@ constexpr std::array<std::uint8_t, 6> mac_of(unsigned number) {
 /// settle() returns true, write to wake_hub. To wait for frames, call prepare_to_sleep() and then
 /// wait for wake_me.
 struct Joined {
-  unsigned number = 0;                  ///< unique on this hub, 1 or more
-  std::array<std::uint8_t, 6> mac{};    ///< unique on this hub; locally administered, unicast
-  std::optional<util::SharedRing> out;  ///< frames to the hub
-  std::optional<util::SharedRing> in;   ///< frames from the hub
-  UniqueFd wake_hub;                    ///< nonblocking eventfd: write to wake the hub
-  UniqueFd wake_me;                     ///< nonblocking eventfd: readable when frames came
+  unsigned number = 0;                ///< unique on this hub, 1 or more
+  std::array<std::uint8_t, 6> mac{};  ///< unique on this hub; locally administered, unicast
+  std::optional<os::SharedRing> out;  ///< frames to the hub
+  std::optional<os::SharedRing> in;   ///< frames from the hub
+  UniqueFd wake_hub;                  ///< nonblocking eventfd: write to wake the hub
+  UniqueFd wake_me;                   ///< nonblocking eventfd: readable when frames came
   UniqueFd socket;  ///< close it to leave; readable (end of file) when the hub has gone
 };
 

@@ -12,7 +12,7 @@
 namespace softhca::hub {
 namespace {
 
-using vfio_user::UniqueFd;
+using os::UniqueFd;
 
 /// Whether y of 198.18.x.y is usable: the first and last look like network and broadcast addresses.
 bool is_given(unsigned number) {

@@ -9,7 +9,7 @@
 #include <functional>
 #include <map>
 
-#include "vfio_user/unique_fd.h"
+#include "os/unique_fd.h"
 
 namespace softhca::hub {
 
@@ -18,7 +18,7 @@ class Numbers {
   static constexpr unsigned kBlock = 256;
   /// Returns a descriptor that claims block `block`: while it is open, no other hub can claim the
   /// block. Invalid: another hub has it.
-  using Claim = std::function<vfio_user::UniqueFd(unsigned block)>;
+  using Claim = std::function<os::UniqueFd(unsigned block)>;
 
   /// Numbers from 1 to `most`, the first one in block `first`. Without a claim all blocks are this
   /// hub's.
@@ -38,12 +38,12 @@ class Numbers {
   const unsigned most_;
   unsigned last_;
   const Claim claim_;
-  std::map<unsigned, vfio_user::UniqueFd> blocks_;
+  std::map<unsigned, os::UniqueFd> blocks_;
 };
 
 /// Binds an abstract UNIX socket of a well-known name. The kernel keeps it unique in a network
 /// namespace, and releases it when the process ends, however it ends.
-vfio_user::UniqueFd claim_on_this_machine(unsigned block);
+os::UniqueFd claim_on_this_machine(unsigned block);
 /// A random block, so that hubs that cannot see each other's claims rarely begin with the same one.
 unsigned random_block();
 

@@ -12,8 +12,8 @@
 
 #include "hub/fd_message.h"
 #include "hub/hello.h"
+#include "os/kept_fd.h"
 #include "util/endian.h"
-#include "vfio_user/kept_fd.h"
 
 namespace softhca::hub {
 namespace {
@@ -213,8 +213,8 @@ void Uplink::meet_introduced() {
     const bool failed = received == Received::kNothing && errno != EAGAIN && errno != EINTR;
     hub_has_hung_up_ = received == Received::kEnd || failed;
     if (received != Received::kMessage) return;
-    auto out = util::SharedRing::attach(fds[kRingToIt].get());
-    auto in = util::SharedRing::attach(fds[kRingFromIt].get());
+    auto out = os::SharedRing::attach(fds[kRingToIt].get());
+    auto in = os::SharedRing::attach(fds[kRingFromIt].get());
     if (!out || !in || !is_no_file(fds[kWakeIt].get())) continue;
     const auto mac = to_u64(introduction.mac);
     // The previous owner of this address has left the hub.
@@ -223,7 +223,7 @@ void Uplink::meet_introduced() {
       before->sends = false;
     }
     links_.push_back(std::make_unique<Link>(mac, *std::move(out), *std::move(in),
-                                            vfio_user::keep(std::move(fds[kWakeIt])), clock_()));
+                                            os::keep(std::move(fds[kWakeIt])), clock_()));
     say(LinkNote::Kind::kReady, mac);
   }
 }

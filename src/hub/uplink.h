@@ -59,7 +59,7 @@ class Uplink final : public fabric::Receiver {
 
  private:
   struct Link {
-    Link(std::uint64_t its_mac, util::SharedRing out, util::SharedRing in, UniqueFd its_wake,
+    Link(std::uint64_t its_mac, os::SharedRing out, os::SharedRing in, UniqueFd its_wake,
          util::Time now)
         : mac(its_mac),
           rings(std::move(out), std::move(in), fabric::RecordForm::kProcess),

@@ -7,8 +7,8 @@
 
 #include <memory>
 
-#include "util/open_file.h"
-#include "vfio_user/kept_fd.h"
+#include "os/kept_fd.h"
+#include "os/open_file.h"
 
 namespace softhca::rdma_cm {
 
@@ -18,12 +18,11 @@ util::Result<std::unique_ptr<Channel>> Channel::create() {
   if (::pipe2(ends, O_CLOEXEC) != 0) return util::fail_errno("pipe for events");
   channel->reader_.reset(ends[0]);
   ::fcntl(ends[1], F_SETFL, O_NONBLOCK);
-  channel->writer_ = vfio_user::keep(vfio_user::UniqueFd(ends[1]));
+  channel->writer_ = os::keep(os::UniqueFd(ends[1]));
   // Mark the open file that the program reads. own_reader_ is a second one: it keeps the pipe
   // open, so writes succeed even after the program has closed its end.
-  if (auto marked = util::mark_open(ends[0]); !marked) return tl::unexpected(marked.error());
-  channel->own_reader_ =
-      vfio_user::keep(vfio_user::UniqueFd(util::reopen(ends[0], O_RDONLY | O_NONBLOCK)));
+  if (auto marked = os::mark_open(ends[0]); !marked) return tl::unexpected(marked.error());
+  channel->own_reader_ = os::keep(os::UniqueFd(os::reopen(ends[0], O_RDONLY | O_NONBLOCK)));
   if (!channel->own_reader_) return util::fail_errno("open a pipe a second time");
   struct stat status{};
   if (::fstat(ends[0], &status) != 0) return util::fail_errno("fstat");
@@ -32,7 +31,7 @@ util::Result<std::unique_ptr<Channel>> Channel::create() {
   return channel;
 }
 
-bool Channel::closed() const { return !util::is_marked_open(own_reader_.get()); }
+bool Channel::closed() const { return !os::is_marked_open(own_reader_.get()); }
 
 void Channel::push(const Event& event) {
   events_.push_back(event);

@@ -12,8 +12,8 @@
 #include <optional>
 #include <utility>
 
+#include "os/unique_fd.h"
 #include "util/result.h"
-#include "vfio_user/unique_fd.h"
 
 namespace softhca::rdma_cm {
 
@@ -48,7 +48,7 @@ class Channel {
   static util::Result<std::unique_ptr<Channel>> create();
 
   /// The end that the program polls; can be taken once.
-  vfio_user::UniqueFd take_reader() { return std::move(reader_); }
+  os::UniqueFd take_reader() { return std::move(reader_); }
   std::uint64_t device() const { return device_; }
   std::uint64_t inode() const { return inode_; }
   /// Whether the program has closed it and all copies of it.
@@ -76,8 +76,8 @@ class Channel {
   Channel() = default;
 
   std::deque<Event> events_;
-  vfio_user::UniqueFd reader_, writer_;
-  vfio_user::UniqueFd own_reader_;  ///< its status flags are independent of the program's
+  os::UniqueFd reader_, writer_;
+  os::UniqueFd own_reader_;  ///< its status flags are independent of the program's
   std::uint64_t device_ = 0, inode_ = 0;
 };
 

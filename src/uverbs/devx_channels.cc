@@ -61,7 +61,7 @@ bool can_be_told(std::uint16_t type, bool of_object) {
   }
 }
 
-bool is_eventfd(const vfio_user::UniqueFd& fd) {
+bool is_eventfd(const os::UniqueFd& fd) {
   // /proc shows the kind of an anonymous inode.
   std::array<char, 64> target{};
   const auto name = "/proc/self/fd/" + std::to_string(fd.get());
@@ -143,14 +143,14 @@ Errno DevxChannels::subscribe(Request& request) {
   }
   const auto good = [&](std::uint16_t type) { return can_be_told(type, object != nullptr); };
   if (!std::ranges::all_of(types, good)) return EINVAL;
-  std::shared_ptr<const vfio_user::UniqueFd> signals;
+  std::shared_ptr<const os::UniqueFd> signals;
   std::uint64_t cookie = 0;
   if (to_eventfd) {
     const auto wanted = request.get<std::int32_t>(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_FD_NUM);
     auto eventfd = options_.copy(wanted);
     if (!eventfd) return EBADF;
     if (!is_eventfd(eventfd)) return EINVAL;
-    signals = std::make_shared<const vfio_user::UniqueFd>(std::move(eventfd));
+    signals = std::make_shared<const os::UniqueFd>(std::move(eventfd));
   } else {
     cookie = request.get<std::uint64_t>(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_COOKIE);
   }

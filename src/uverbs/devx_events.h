@@ -8,10 +8,10 @@
 #include <span>
 #include <vector>
 
+#include "os/unique_fd.h"
 #include "util/result.h"
 #include "uverbs/event_pipe.h"
 #include "uverbs/event_subscriptions.h"
-#include "vfio_user/unique_fd.h"
 
 namespace softhca::uverbs {
 
@@ -30,7 +30,7 @@ class DevxSubscription final : public EventSubscriber {
       : channel_(std::move(channel)), cookie_(cookie) {}
   /// A subscription that signals an eventfd instead of the channel.
   DevxSubscription(std::shared_ptr<DevxEventChannel> channel,
-                   std::shared_ptr<const vfio_user::UniqueFd> eventfd)
+                   std::shared_ptr<const os::UniqueFd> eventfd)
       : channel_(std::move(channel)), eventfd_(std::move(eventfd)) {}
   void handle_event(std::span<const std::byte> eqe) override;
   bool is_of(const DevxEventChannel& channel) const { return channel_.get() == &channel; }
@@ -39,7 +39,7 @@ class DevxSubscription final : public EventSubscriber {
   std::shared_ptr<DevxEventChannel> channel_;
   std::uint64_t cookie_ = 0;
   std::uint64_t told_as_ = 0;  ///< number of its last record in the channel; 0: none
-  std::shared_ptr<const vfio_user::UniqueFd> eventfd_;
+  std::shared_ptr<const os::UniqueFd> eventfd_;
 };
 
 /// Query results, one a read, of up to 64 KiB each.
@@ -47,7 +47,7 @@ class DevxAnswers {
  public:
   static util::Result<DevxAnswers> create();
   /// The end that the program reads; can be taken once.
-  vfio_user::UniqueFd take_reader() { return std::move(reader_); }
+  os::UniqueFd take_reader() { return std::move(reader_); }
   /// False: too many bytes wait for the program to read them.
   bool has_room(std::size_t size) const { return waiting_size_ + size <= kWaitingMax; }
   void write(std::span<const std::byte> record);
@@ -61,8 +61,8 @@ class DevxAnswers {
   DevxAnswers() = default;
   bool try_write(std::span<const std::byte> record);
 
-  vfio_user::UniqueFd reader_;
-  vfio_user::UniqueFd writer_;
+  os::UniqueFd reader_;
+  os::UniqueFd writer_;
   std::deque<std::vector<std::byte>> waiting_;
   std::size_t waiting_size_ = 0;
 };

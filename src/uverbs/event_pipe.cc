@@ -6,13 +6,13 @@
 
 #include <cstring>
 
-#include "util/open_file.h"
-#include "vfio_user/kept_fd.h"
+#include "os/kept_fd.h"
+#include "os/open_file.h"
 
 namespace softhca::uverbs {
 
-util::KnownFiles& EventPipe::known() {
-  static constinit util::KnownFiles all;
+os::KnownFiles& EventPipe::known() {
+  static constinit os::KnownFiles all;
   return all;
 }
 
@@ -29,14 +29,14 @@ util::Result<EventPipe> EventPipe::create(std::size_t size, Reads reads, Waits w
   const int how = reads == Reads::kOne ? O_DIRECT : 0;  // packet mode: one record a read
   if (::pipe2(ends, O_CLOEXEC | how) != 0) return util::fail_errno("pipe for events");
   pipe.reader_.reset(ends[0]);
-  const vfio_user::UniqueFd writer(ends[1]);
+  const os::UniqueFd writer(ends[1]);
   // Mark the open file that the program reads. own_ is a second one, opened for both directions: it
   // keeps the pipe alive, so writes succeed even after the program has closed its end.
-  if (auto marked = util::mark_open(ends[0]); !marked) return tl::unexpected(marked.error());
-  pipe.own_.reset(util::reopen(ends[0], O_RDWR | O_NONBLOCK));
+  if (auto marked = os::mark_open(ends[0]); !marked) return tl::unexpected(marked.error());
+  pipe.own_.reset(os::reopen(ends[0], O_RDWR | O_NONBLOCK));
   if (!pipe.own_) return util::fail_errno("reopen a pipe");
   ::fcntl(pipe.own_.get(), F_SETFL, O_NONBLOCK | how);
-  pipe.own_ = vfio_user::keep(std::move(pipe.own_));
+  pipe.own_ = os::keep(std::move(pipe.own_));
   pipe.entry_ = std::make_unique<Entry>(ends[0], size);
   return pipe;
 }
@@ -63,7 +63,7 @@ std::size_t EventPipe::unread() const {
   return static_cast<std::size_t>(bytes) / size_ + waiting_.size();
 }
 
-bool EventPipe::closed() const { return !util::is_marked_open(own_.get()); }
+bool EventPipe::closed() const { return !os::is_marked_open(own_.get()); }
 
 std::size_t EventPipe::take_back(std::uint64_t element) {
   std::deque<std::vector<std::byte>> all;

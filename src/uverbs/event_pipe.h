@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "util/known_files.h"
+#include "os/known_files.h"
+#include "os/unique_fd.h"
 #include "util/result.h"
-#include "vfio_user/unique_fd.h"
 
 namespace softhca::uverbs {
 
@@ -30,10 +30,10 @@ class EventPipe {
                                         Waits waits = std::make_shared<bool>());
 
   /// All existing pipes by their file. The number of each is its record size.
-  static util::KnownFiles& known();
+  static os::KnownFiles& known();
 
   /// The end that the program reads; can be taken once.
-  vfio_user::UniqueFd take_reader() { return std::move(reader_); }
+  os::UniqueFd take_reader() { return std::move(reader_); }
   /// Never blocks. If the pipe is full, flush() writes the record later.
   void write(std::span<const std::byte> record);
   void flush();
@@ -62,8 +62,8 @@ class EventPipe {
 
   std::size_t size_;
   Waits waits_;
-  vfio_user::UniqueFd reader_;
-  vfio_user::UniqueFd own_;  ///< both directions; status flags are not the program's
+  os::UniqueFd reader_;
+  os::UniqueFd own_;  ///< both directions; status flags are not the program's
   std::unique_ptr<Entry> entry_;
   std::deque<std::vector<std::byte>> waiting_;
 };

@@ -16,9 +16,9 @@
 #include <span>
 #include <vector>
 
+#include "os/unique_fd.h"
 #include "uverbs/abi.h"
 #include "uverbs/program_pages.h"
-#include "vfio_user/unique_fd.h"
 
 namespace softhca::uverbs {
 namespace {
@@ -68,7 +68,7 @@ namespace {
 /// which have no write-only right.
 bool are_there_to_be_written(std::uint64_t address, std::uint64_t size) {
   constexpr std::uint64_t kPresent = std::uint64_t{1} << 63;  // present bit of a pagemap entry
-  const vfio_user::UniqueFd map(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
+  const os::UniqueFd map(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
   const auto first = address / kPage;
   for (std::uint64_t i = 0; i != pages_of(address, size); ++i) {
     std::uint64_t entry = 0;

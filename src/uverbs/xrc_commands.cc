@@ -50,7 +50,7 @@ std::span<const WriteCommand<XrcCommands>> XrcCommands::write_commands() {
 Errno XrcCommands::open_xrcd(Request& request) {
   const auto in = request.get<ib_uverbs_open_xrcd>(kCoreIn);
   const bool named = in.fd != UINT32_MAX;
-  vfio_user::UniqueFd file;
+  os::UniqueFd file;
   Device::FileName name{};
   std::shared_ptr<SharedXrcDomain> domain;
   if (named) {

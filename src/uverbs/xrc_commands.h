@@ -4,9 +4,9 @@
 #include <functional>
 #include <span>
 
+#include "os/unique_fd.h"
 #include "uverbs/method.h"
 #include "uverbs/open_file.h"
-#include "vfio_user/unique_fd.h"
 
 namespace softhca::uverbs {
 
@@ -14,7 +14,7 @@ namespace softhca::uverbs {
 class XrcCommands {
  public:
   /// `copy`: a copy of one of the program's descriptors; invalid if there is no such descriptor.
-  XrcCommands(const OpenFile& file, const std::function<vfio_user::UniqueFd(int)>& copy)
+  XrcCommands(const OpenFile& file, const std::function<os::UniqueFd(int)>& copy)
       : file_(file), copy_(copy) {}
 
   static std::span<const Method<XrcCommands>> methods();
@@ -26,7 +26,7 @@ class XrcCommands {
   Errno destroy_xrcd(Request& request);
 
   const OpenFile& file_;
-  const std::function<vfio_user::UniqueFd(int)>& copy_;
+  const std::function<os::UniqueFd(int)>& copy_;
 };
 
 }  // namespace softhca::uverbs

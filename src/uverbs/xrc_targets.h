@@ -8,9 +8,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "os/unique_fd.h"
 #include "uverbs/device.h"
 #include "uverbs/qp_attributes.h"
-#include "vfio_user/unique_fd.h"
 
 namespace softhca::uverbs {
 
@@ -21,7 +21,7 @@ class SharedXrcDomain {
  public:
   /// `file`: names the domain; held open so that no other file gets its inode number. Invalid: the
   /// domain has no name and cannot be shared.
-  SharedXrcDomain(Device& device, std::uint32_t number, vfio_user::UniqueFd file)
+  SharedXrcDomain(Device& device, std::uint32_t number, os::UniqueFd file)
       : device_(device), number_(number), file_(std::move(file)) {}
   ~SharedXrcDomain();
   SharedXrcDomain(const SharedXrcDomain&) = delete;
@@ -37,7 +37,7 @@ class SharedXrcDomain {
 
   Device& device_;
   std::uint32_t number_;
-  vfio_user::UniqueFd file_;
+  os::UniqueFd file_;
   std::unordered_map<std::uint32_t, std::weak_ptr<XrcTarget>> targets_;
 };
 

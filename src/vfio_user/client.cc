@@ -33,7 +33,7 @@ util::Result<Client> Client::connect(const std::string& path, Options options) {
   if (path.size() >= sizeof address.sun_path)
     return util::fail(fmt::format("'{}': path too long", path));
   std::memcpy(address.sun_path, path.data(), path.size());
-  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  os::UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!socket) return util::fail_errno("vfio-user client: socket");
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     return util::fail_errno(fmt::format("vfio-user client: connect to '{}'", path));

@@ -31,7 +31,7 @@ class Client {
   struct Reply {
     std::uint32_t error = 0;  ///< errno; 0: none
     std::vector<std::byte> payload;
-    std::vector<UniqueFd> fds;
+    std::vector<os::UniqueFd> fds;
   };
 
   /// Connects, without sending anything.
@@ -78,7 +78,7 @@ class Client {
   int fd() const { return stream_.fd(); }
 
  private:
-  Client(UniqueFd socket, Options options)
+  Client(os::UniqueFd socket, Options options)
       : stream_(std::move(socket)), options_(std::move(options)) {}
 
   bool wait(util::Time deadline);

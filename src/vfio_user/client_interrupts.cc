@@ -4,7 +4,7 @@
 #include <bit>
 #include <utility>
 
-#include "vfio_user/event_signal.h"
+#include "os/event_signal.h"
 
 namespace softhca::vfio_user {
 namespace {
@@ -21,7 +21,7 @@ constexpr std::int64_t kMaskWork = 10;
 
 }  // namespace
 
-ClientVectors::ClientVectors(pcie::InterruptMechanism* mechanism, Janitor* janitor,
+ClientVectors::ClientVectors(pcie::InterruptMechanism* mechanism, os::Janitor* janitor,
                              WakeupMeter& meter)
     : mechanism_(mechanism),
       janitor_(janitor),
@@ -39,12 +39,12 @@ ClientVectors::~ClientVectors() {
 void ClientVectors::raise(std::uint16_t vector) {
   if (meter_.exceeded()) return;
   meter_.measure([this, vector] {
-    EventSignal::instance().raise(eventfds_[vector].get());
+    os::EventSignal::instance().raise(eventfds_[vector].get());
     return 0;
   });
 }
 
-void ClientVectors::set_eventfd(std::uint32_t vector, UniqueFd eventfd) {
+void ClientVectors::set_eventfd(std::uint32_t vector, os::UniqueFd eventfd) {
   const pcie::Paused paused(threads());
   auto& held = eventfds_[vector];
   if (held) --eventfd_count_;
@@ -65,7 +65,7 @@ void ClientVectors::trigger(std::uint32_t vector) {
 void ClientVectors::disable() {
   const pcie::Paused paused(threads());
   if (janitor_ != nullptr && eventfd_count_ != 0) {
-    std::vector<UniqueFd> others(count());
+    std::vector<os::UniqueFd> others(count());
     janitor_->close_eventfds(std::exchange(eventfds_, std::move(others)));
     eventfd_count_ = 0;
   }
@@ -100,7 +100,7 @@ IrqInfo ClientInterrupts::info(std::uint32_t index) const {
 }
 
 Verdict ClientInterrupts::set(const IrqSet& request, std::span<const std::byte> data,
-                              std::span<UniqueFd> fds) {
+                              std::span<os::UniqueFd> fds) {
   if (request.argsz < sizeof request) return refuse(EINVAL, "argsz below the structure's size");
   if (request.flags & ~(kDataFlags | kActionFlags)) return refuse(EINVAL, "unknown flags");
   const auto kind = request.flags & kDataFlags;
@@ -153,21 +153,21 @@ Verdict ClientInterrupts::set(const IrqSet& request, std::span<const std::byte> 
 }
 
 Verdict ClientInterrupts::set_eventfds(ClientVectors& vectors, const IrqSet& request,
-                                       std::span<UniqueFd> fds) {
+                                       std::span<os::UniqueFd> fds) {
   // "If no file descriptors are provided, this de-assigns the specified previously configured
   // interrupts": the client sends its -1 as the absence of descriptors.
   if (!fds.empty() && fds.size() != request.count) {
     return refuse(EINVAL, "number of descriptors is not the count");
   }
   for (const auto& fd : fds) {
-    if (!EventSignal::instance().is_eventfd(fd.get()))
+    if (!os::EventSignal::instance().is_eventfd(fd.get()))
       return refuse(EINVAL, "a descriptor is not an eventfd");
   }
   if (!fds.empty() && eventfds() + fds.size() > max_eventfds_) {
     return refuse(EMFILE, "the client's share of the process's descriptors is used up");
   }
   for (std::uint32_t i = 0; i < request.count; ++i) {
-    vectors.set_eventfd(request.start + i, fds.empty() ? UniqueFd() : std::move(fds[i]));
+    vectors.set_eventfd(request.start + i, fds.empty() ? os::UniqueFd() : std::move(fds[i]));
   }
   return kDone;
 }

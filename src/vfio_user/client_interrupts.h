@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "os/janitor.h"
+#include "os/unique_fd.h"
 #include "pcie/interrupts.h"
-#include "vfio_user/janitor.h"
 #include "vfio_user/protocol.h"
-#include "vfio_user/unique_fd.h"
 #include "vfio_user/verdict.h"
 #include "vfio_user/wakeup_meter.h"
 
@@ -24,13 +24,13 @@ class ClientVectors final : public pcie::InterruptSink {
  public:
   /// `mechanism` null: the function has no interrupts of this type. `janitor` closes eventfds; if
   /// it is null, this object does.
-  ClientVectors(pcie::InterruptMechanism* mechanism, Janitor* janitor, WakeupMeter& meter);
+  ClientVectors(pcie::InterruptMechanism* mechanism, os::Janitor* janitor, WakeupMeter& meter);
   ~ClientVectors() override;
   ClientVectors(const ClientVectors&) = delete;
   ClientVectors& operator=(const ClientVectors&) = delete;
 
   std::uint32_t count() const { return static_cast<std::uint32_t>(eventfds_.size()); }
-  void set_eventfd(std::uint32_t vector, UniqueFd eventfd);
+  void set_eventfd(std::uint32_t vector, os::UniqueFd eventfd);
   /// Number of vectors that have an eventfd.
   std::size_t eventfds() const { return eventfd_count_; }
   void set_masked(std::uint32_t vector, bool masked);
@@ -49,10 +49,10 @@ class ClientVectors final : public pcie::InterruptSink {
   void update_mask(std::uint32_t vector);
 
   pcie::InterruptMechanism* mechanism_;
-  Janitor* janitor_;
+  os::Janitor* janitor_;
   WakeupMeter& meter_;
   // Indexed by vector.
-  std::vector<UniqueFd> eventfds_;
+  std::vector<os::UniqueFd> eventfds_;
   std::vector<bool> masked_;
   std::size_t eventfd_count_ = 0;
 };
@@ -61,7 +61,7 @@ class ClientInterrupts {
  public:
   /// Holds at most `max_eventfds` for the client at a time; `janitor` closes them. `meter` measures
   /// their signals, and ends them.
-  ClientInterrupts(pcie::Interrupts& interrupts, Janitor* janitor, std::size_t max_eventfds,
+  ClientInterrupts(pcie::Interrupts& interrupts, os::Janitor* janitor, std::size_t max_eventfds,
                    WakeupMeter& meter)
       : max_eventfds_(max_eventfds),
         meter_(meter),
@@ -72,7 +72,7 @@ class ClientInterrupts {
   protocol::IrqInfo info(std::uint32_t index) const;
   /// SET_IRQS. `data`: the bytes behind the structure.
   Verdict set(const protocol::IrqSet& request, std::span<const std::byte> data,
-              std::span<UniqueFd> fds);
+              std::span<os::UniqueFd> fds);
   std::size_t eventfds() const { return msi_.eventfds() + msix_.eventfds(); }
   /// Cost of requests since the last call, besides their messages (see util::WorkBudget).
   std::int64_t take_work() { return std::exchange(work_, 0); }
@@ -82,7 +82,7 @@ class ClientInterrupts {
   const ClientVectors* find(std::uint32_t index) const;
   ClientVectors* find(std::uint32_t index);
   Verdict set_eventfds(ClientVectors& vectors, const protocol::IrqSet& request,
-                       std::span<UniqueFd> fds);
+                       std::span<os::UniqueFd> fds);
 
   std::size_t max_eventfds_;
   WakeupMeter& meter_;

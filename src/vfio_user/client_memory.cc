@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <new>
 #include <utility>
 
 #include "vfio_user/capabilities.h"
@@ -62,7 +63,7 @@ class GuardedMap {
   }
   ~GuardedMap() {
     if (!*this) return;
-    MemoryGuard::instance().remove(used_);
+    os::MemoryGuard::instance().remove(used_);
     ::munmap(file_.start, file_.size);
   }
   GuardedMap(const GuardedMap&) = delete;
@@ -70,11 +71,13 @@ class GuardedMap {
 
   explicit operator bool() const { return used_ != nullptr; }
   std::byte* used() const { return used_; }
-  bool guard(MemoryOwner& owner) { return MemoryGuard::instance().add(file_, used_, owner); }
+  bool guard(os::MemoryOwner& owner) {
+    return os::MemoryGuard::instance().add(file_, used_, owner);
+  }
   void keep() { used_ = nullptr; }
 
  private:
-  MappedFile file_;
+  os::MappedFile file_;
   std::byte* used_ = nullptr;  ///< start of the range
 };
 
@@ -86,7 +89,7 @@ constexpr std::size_t kMovedWork = 40;
 
 }  // namespace
 
-Verdict ClientMemory::map(const protocol::DmaMap& request, std::span<UniqueFd> fds) {
+Verdict ClientMemory::map(const protocol::DmaMap& request, std::span<os::UniqueFd> fds) {
   constexpr auto kAccess = protocol::kDmaMapReadable | protocol::kDmaMapWriteable;
   if (request.argsz < sizeof request) return refuse(EINVAL, "argsz below the structure's size");
   if (request.flags & ~kAccess) return refuse(EINVAL, "unknown flags");
@@ -174,12 +177,24 @@ Verdict ClientMemory::unmap(const protocol::DmaUnmap& request) {
   return kDone;
 }
 
-void ClientMemory::release(Janitor::Maps maps) {
-  if (host_.janitor != nullptr) {
-    host_.janitor->unmap(std::move(maps), owner_);
-  } else {
-    Janitor::unmap_now(maps);
+void ClientMemory::release(const std::vector<pcie::DmaSpace::Mapping>& maps) noexcept {
+  os::Janitor::Maps left;
+  bool handed_over = host_.janitor != nullptr;
+  try {
+    if (handed_over) left.reserve(maps.size());
+  } catch (const std::bad_alloc&) {
+    handed_over = false;
   }
+  for (const auto& map : maps) {
+    if (map.host == nullptr) continue;
+    const os::Janitor::Map memory(map.host, map.size);
+    if (handed_over) {
+      left.push_back(memory);
+    } else {
+      os::Janitor::unmap_now({&memory, 1});
+    }
+  }
+  if (handed_over) host_.janitor->unmap(std::move(left), owner_);
 }
 
 }  // namespace softhca::vfio_user

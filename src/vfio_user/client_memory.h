@@ -6,13 +6,14 @@
 #include <memory>
 #include <span>
 #include <utility>
+#include <vector>
 
+#include "os/janitor.h"
+#include "os/memory_guard.h"
+#include "os/unique_fd.h"
 #include "pcie/dma_space.h"
 #include "vfio_user/capabilities.h"
-#include "vfio_user/janitor.h"
-#include "vfio_user/memory_guard.h"
 #include "vfio_user/protocol.h"
-#include "vfio_user/unique_fd.h"
 #include "vfio_user/verdict.h"
 
 namespace softhca::vfio_user {
@@ -20,8 +21,8 @@ namespace softhca::vfio_user {
 class ClientMemory {
  public:
   struct Host {
-    Janitor* janitor = nullptr;               ///< unmaps memory; null: this object does
-    util::EventLoop::Notice* lost = nullptr;  ///< raised when lost() becomes true
+    os::Janitor* janitor = nullptr;         ///< unmaps memory; null: this object does
+    os::EventLoop::Notice* lost = nullptr;  ///< raised when lost() becomes true
     std::size_t max_maps = kMaxDmaMaps;
   };
 
@@ -35,7 +36,7 @@ class ClientMemory {
   ClientMemory& operator=(const ClientMemory&) = delete;
 
   /// DMA_MAP, with at most one descriptor.
-  Verdict map(const protocol::DmaMap& request, std::span<UniqueFd> fds);
+  Verdict map(const protocol::DmaMap& request, std::span<os::UniqueFd> fds);
   /// DMA_UNMAP. Afterwards nothing in this process refers to the memory, though it may stay mapped
   /// for a while (see Janitor).
   Verdict unmap(const protocol::DmaUnmap& request);
@@ -46,14 +47,14 @@ class ClientMemory {
   bool lost() const { return owner_->lost.load(); }
 
  private:
-  void release(Janitor::Maps maps);
+  void release(const std::vector<pcie::DmaSpace::Mapping>& maps) noexcept;
   std::int64_t moved_by(pcie::Iova address) const;
   Verdict map_file(const protocol::DmaMap& request, int fd, pcie::DmaAccess access);
 
   pcie::DmaSpace& dma_;
   pcie::RemoteMemory& remote_;
   Host host_;
-  std::shared_ptr<MemoryOwner> owner_ = std::make_shared<MemoryOwner>();
+  std::shared_ptr<os::MemoryOwner> owner_ = std::make_shared<os::MemoryOwner>();
   std::int64_t work_ = 0;
 };
 

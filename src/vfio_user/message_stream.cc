@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "vfio_user/receive_fds.h"
+#include "os/receive_fds.h"
 
 namespace softhca::vfio_user {
 namespace {
@@ -33,12 +33,12 @@ bool poll_until(int fd, short events, util::Time until, const util::TimeSource& 
 
 }  // namespace
 
-MessageStream::MessageStream(UniqueFd socket, Discard discard)
+MessageStream::MessageStream(os::UniqueFd socket, Discard discard)
     : socket_(std::move(socket)), discard_(std::move(discard)), buffer_(kInitialBuffer) {
   // Reserved, so that received descriptors always have an owner.
   batches_.reserve(kMaxWaitingFds + 1);
-  waiting_fds_.reserve(kMaxWaitingFds + kScmMaxFds);
-  message_fds_.reserve(kMaxWaitingFds + kScmMaxFds);
+  waiting_fds_.reserve(kMaxWaitingFds + os::kScmMaxFds);
+  message_fds_.reserve(kMaxWaitingFds + os::kScmMaxFds);
 }
 
 MessageStream::~MessageStream() {
@@ -52,7 +52,7 @@ MessageStream::~MessageStream() {
   discard_(std::move(socket_));
 }
 
-void MessageStream::discard(std::span<UniqueFd> fds) {
+void MessageStream::discard(std::span<os::UniqueFd> fds) {
   for (auto& fd : fds) {
     if (discard_ && fd) {
       discard_(std::move(fd));
@@ -99,11 +99,11 @@ MessageStream::Received MessageStream::receive() {
     return Received::kBroken;
   }
   std::size_t fds = 0;
-  const auto [length, truncated] =
-      receive_with_fds(fd(), std::span(buffer_).subspan(end_), MSG_DONTWAIT, [&](UniqueFd fd) {
-        waiting_fds_.push_back(std::move(fd));
-        ++fds;
-      });
+  const auto [length, truncated] = os::receive_with_fds(fd(), std::span(buffer_).subspan(end_),
+                                                        MSG_DONTWAIT, [&](os::UniqueFd fd) {
+                                                          waiting_fds_.push_back(std::move(fd));
+                                                          ++fds;
+                                                        });
   last_received_ = length > 0 ? static_cast<std::size_t>(length) : 0;
   if (length < 0) {
     if (errno == EAGAIN || errno == EINTR) return Received::kNothing;

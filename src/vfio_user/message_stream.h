@@ -12,10 +12,10 @@
 #include <span>
 #include <vector>
 
+#include "os/unique_fd.h"
 #include "util/time_source.h"
 #include "vfio_user/outgoing.h"
 #include "vfio_user/protocol.h"
-#include "vfio_user/unique_fd.h"
 
 namespace softhca::vfio_user {
 
@@ -35,7 +35,7 @@ inline constexpr std::size_t kMaxWaitingFds = 64;
 struct Message {
   protocol::Header header;
   std::span<const std::byte> payload;  ///< the bytes behind the header
-  std::span<UniqueFd> fds;             ///< move out those to keep
+  std::span<os::UniqueFd> fds;         ///< move out those to keep
 
   bool is_command() const { return (header.flags & protocol::kTypeMask) == protocol::kTypeCommand; }
   bool is_reply() const { return (header.flags & protocol::kTypeMask) == protocol::kTypeReply; }
@@ -52,10 +52,10 @@ class MessageStream {
 
   /// Receives unwanted descriptors. Closing one may take any time, because it may be of a file
   /// system or a socket that the peer made.
-  using Discard = std::function<void(UniqueFd)>;
+  using Discard = std::function<void(os::UniqueFd)>;
 
   /// Without `discard`, descriptors are closed, and at the end the socket.
-  explicit MessageStream(UniqueFd socket, Discard discard = nullptr);
+  explicit MessageStream(os::UniqueFd socket, Discard discard = nullptr);
   ~MessageStream();
   MessageStream(MessageStream&&) noexcept = default;
   MessageStream& operator=(MessageStream&&) = delete;
@@ -109,12 +109,12 @@ class MessageStream {
 
   bool make_room();
   void take_fds(std::size_t message_end);
-  void discard(std::span<UniqueFd> fds);
+  void discard(std::span<os::UniqueFd> fds);
   void discard_message_fds();
   /// End of the message at `at`; nothing if it is incomplete. Sets broken_ on an impossible size.
   std::optional<std::size_t> message_end(std::size_t at);
 
-  UniqueFd socket_;
+  os::UniqueFd socket_;
   Discard discard_;
   Outgoing outgoing_;
   std::vector<std::byte> buffer_;
@@ -122,8 +122,8 @@ class MessageStream {
   std::size_t end_ = 0;    ///< end of the received bytes
   std::size_t last_received_ = 0;
   std::vector<FdBatch> batches_;
-  std::vector<UniqueFd> waiting_fds_;  ///< of batches_, in order
-  std::vector<UniqueFd> message_fds_;  ///< of the message that next() returned
+  std::vector<os::UniqueFd> waiting_fds_;  ///< of batches_, in order
+  std::vector<os::UniqueFd> message_fds_;  ///< of the message that next() returned
   std::size_t reply_begin_ = 0;
   std::size_t reply_end_ = 0;
   std::uint16_t wanted_reply_ = 0;  ///< the message ID of the last find_reply()

@@ -1,13 +1,13 @@
 #include "vfio_user/process_limits.h"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <fstream>
 
+#include "os/descriptor_limit.h"
+#include "os/memory_guard.h"
 #include "vfio_user/capabilities.h"
-#include "vfio_user/memory_guard.h"
 #include "vfio_user/message_stream.h"
 
 namespace softhca::vfio_user {
@@ -26,7 +26,7 @@ constexpr std::size_t kFewestEventfds = 16;
 std::size_t max_map_count() {
   std::size_t count = 65530;  // default, if /proc does not say
   std::ifstream("/proc/sys/vm/max_map_count") >> count;
-  return std::min(count, MemoryGuard::kMaxRanges + kOwnMaps);
+  return std::min(count, os::MemoryGuard::kMaxRanges + kOwnMaps);
 }
 
 /// The share of each of `clients` in the amount above `reserved`.
@@ -36,17 +36,9 @@ std::size_t share(std::size_t all, std::size_t reserved, std::size_t clients) {
 
 }  // namespace
 
-std::size_t raise_descriptor_limit() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1024;
-  limit.rlim_cur = limit.rlim_max;
-  if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) ::getrlimit(RLIMIT_NOFILE, &limit);
-  return static_cast<std::size_t>(limit.rlim_cur);
-}
-
 util::Result<ClientShare> share_process(std::size_t clients) {
   const auto maps = share(max_map_count(), kOwnMaps, clients);
-  const auto descriptors = share(raise_descriptor_limit(), kOwnDescriptors, clients);
+  const auto descriptors = share(os::raise_descriptor_limit(), kOwnDescriptors, clients);
   if (maps < kFewestMaps) {
     return util::fail(
         fmt::format("{} devices get {} memory maps each: raise vm.max_map_count", clients, maps));

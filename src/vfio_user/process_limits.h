@@ -18,8 +18,4 @@ struct ClientShare {
 /// Fails if a share is too small.
 util::Result<ClientShare> share_process(std::size_t clients);
 
-/// Raises the limit of descriptors to the most the process may have; programs started later inherit
-/// it. Returns the limit.
-std::size_t raise_descriptor_limit();
-
 }  // namespace softhca::vfio_user

@@ -19,7 +19,7 @@ constexpr std::size_t kFramesAtOnce = 8;
 }  // namespace
 
 util::Result<std::unique_ptr<ServeLoop>> ServeLoop::create(const Options& options) {
-  auto events = util::EventLoop::create();
+  auto events = os::EventLoop::create();
   if (!events) return tl::unexpected(events.error());
   return std::unique_ptr<ServeLoop>(new ServeLoop(options, std::move(*events)));
 }

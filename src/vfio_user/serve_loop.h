@@ -11,11 +11,11 @@
 #include <memory>
 #include <vector>
 
+#include "os/adaptive_poll.h"
+#include "os/event_loop.h"
 #include "pcie/function.h"
-#include "util/event_loop.h"
 #include "util/inspect.h"
 #include "util/result.h"
-#include "vfio_user/adaptive_poll.h"
 #include "vfio_user/turn_times.h"
 
 namespace softhca::vfio_user {
@@ -52,7 +52,7 @@ class ServeLoop {
   static util::Result<std::unique_ptr<ServeLoop>> create() { return create(Options{}); }
 
   /// For servers, and for the sockets of a fabric.
-  util::EventLoop& events() { return *events_; }
+  os::EventLoop& events() { return *events_; }
 
   /// Calls function.run() whenever it may have work. The function outlives the loop.
   void add(pcie::Function& function) { functions_.push_back({&function}); }
@@ -79,7 +79,7 @@ class ServeLoop {
     std::int64_t counted = 0;  ///< its work already charged
   };
 
-  ServeLoop(const Options& options, std::unique_ptr<util::EventLoop> events)
+  ServeLoop(const Options& options, std::unique_ptr<os::EventLoop> events)
       : poll_(options.poll), times_(options.measure), events_(std::move(events)) {}
 
   util::Time run_functions();
@@ -88,9 +88,9 @@ class ServeLoop {
   bool deliver(util::Time now, util::WorkBudget& budget);
   void count(Served& served, util::WorkBudget& budget);
 
-  AdaptivePoll poll_;
+  os::AdaptivePoll poll_;
   TurnTimes times_;
-  std::unique_ptr<util::EventLoop> events_;
+  std::unique_ptr<os::EventLoop> events_;
   std::vector<Served> functions_;
   std::size_t first_ = 0;  ///< index in functions_ of the one that runs first
   Fabric* fabric_ = nullptr;

@@ -9,8 +9,8 @@
 #include <new>
 #include <utility>
 
-#include "util/memory_reserve.h"
-#include "vfio_user/unix_socket.h"
+#include "os/memory_reserve.h"
+#include "os/unix_socket.h"
 
 namespace softhca::vfio_user {
 namespace {
@@ -22,24 +22,23 @@ constexpr std::int64_t kAcceptWork = 50'000;
 
 }  // namespace
 
-util::Result<std::unique_ptr<Server>> Server::listen(util::EventLoop& loop,
-                                                     pcie::Function& function, std::string path,
-                                                     const Options& options) {
+util::Result<std::unique_ptr<Server>> Server::listen(os::EventLoop& loop, pcie::Function& function,
+                                                     std::string path, const Options& options) {
   std::unique_ptr<Server> server(new Server(loop, function, std::move(path), options));
   if (auto bound = server->bind(); !bound) return tl::unexpected(bound.error());
   if (auto started = server->start(); !started) return tl::unexpected(started.error());
   return server;
 }
 
-util::Result<std::unique_ptr<Server>> Server::serve(util::EventLoop& loop, pcie::Function& function,
-                                                    UniqueFd listener, const Options& options) {
+util::Result<std::unique_ptr<Server>> Server::serve(os::EventLoop& loop, pcie::Function& function,
+                                                    os::UniqueFd listener, const Options& options) {
   std::unique_ptr<Server> server(new Server(loop, function, {}, options));
   server->listener_ = std::move(listener);
   if (auto started = server->start(); !started) return tl::unexpected(started.error());
   return server;
 }
 
-Server::Server(util::EventLoop& loop, pcie::Function& function, std::string path,
+Server::Server(os::EventLoop& loop, pcie::Function& function, std::string path,
                const Options& options)
     : loop_(loop),
       function_(function),
@@ -51,11 +50,11 @@ Server::Server(util::EventLoop& loop, pcie::Function& function, std::string path
               visit([this](util::WorkBudget& budget) { return session_->handle_queued(budget); });
             }),
       janitor_(&gone_) {
-  util::MemoryReserve::instance();
+  os::MemoryReserve::instance();
 }
 
 util::Result<void> Server::bind() {
-  auto listener = bind_unix(path_, "vfio-user socket", options_.socket);
+  auto listener = os::bind_unix(path_, "vfio-user socket", options_.socket);
   if (!listener) return tl::unexpected(listener.error());
   listener_ = *std::move(listener);  // from here on the server owns the file
   if (::listen(listener_.get(), kBacklog) != 0) return util::fail_errno("vfio-user: listen");
@@ -96,7 +95,7 @@ void Server::wait_for_client() {
 
 void Server::accept() {
   loop_.budget().charge(kAcceptWork);
-  UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  os::UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket) {
     std::uint64_t held_back = 0;
     if (errno != EAGAIN && errno != ECONNABORTED &&
@@ -114,7 +113,7 @@ void Server::accept() {
   }
 }
 
-void Server::begin_session(UniqueFd socket) {
+void Server::begin_session(os::UniqueFd socket) {
   const int fd = socket.get();
   session_.emplace(function_, std::move(socket),
                    SessionHost{&client_notes_, &*more_, &*lost_, &janitor_, &waits_}, options_);
@@ -158,7 +157,7 @@ void Server::visit(Step step) {
 void Server::fail() {
   if (session_) return end_session("out of memory; the client's session ends");
   note("out of memory; the function is reset");
-  util::MemoryReserve::instance().use([this] { function_.reset(); });
+  os::MemoryReserve::instance().use([this] { function_.reset(); });
 }
 
 void Server::note(const char* what) {
@@ -172,7 +171,7 @@ void Server::note(const char* what) {
 void Server::end_session() {
   loop_.remove(session_->fd());
   session_.reset();
-  util::MemoryReserve::instance().refill();
+  os::MemoryReserve::instance().refill();
   if (std::exchange(heard_, false)) note("vfio-user client gone, function reset");
   wait_for_client();
 }

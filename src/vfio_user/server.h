@@ -8,8 +8,8 @@
 #include <optional>
 #include <string>
 
+#include "os/event_loop.h"
 #include "pcie/function.h"
-#include "util/event_loop.h"
 #include "util/result.h"
 #include "vfio_user/session.h"
 
@@ -21,14 +21,13 @@ class Server {
 
   /// Listens on `path`. A socket file without a listener is replaced. `loop` and `function` outlive
   /// the server.
-  static util::Result<std::unique_ptr<Server>> listen(util::EventLoop& loop,
-                                                      pcie::Function& function, std::string path,
+  static util::Result<std::unique_ptr<Server>> listen(os::EventLoop& loop, pcie::Function& function,
+                                                      std::string path,
                                                       const Options& options = {});
   /// Serves clients of `listener`, which already listens and does not block. The caller removes its
   /// file.
-  static util::Result<std::unique_ptr<Server>> serve(util::EventLoop& loop,
-                                                     pcie::Function& function, UniqueFd listener,
-                                                     const Options& options);
+  static util::Result<std::unique_ptr<Server>> serve(os::EventLoop& loop, pcie::Function& function,
+                                                     os::UniqueFd listener, const Options& options);
   /// Clients that may wait in the backlog while another one is served.
   static constexpr int kBacklog = 8;
   /// Ends the session, and removes the socket file if the server owns it.
@@ -39,16 +38,16 @@ class Server {
   const std::string& path() const { return path_; }
   pcie::Function& function() { return function_; }
   bool connected() const { return session_.has_value(); }
-  Janitor& janitor() { return janitor_; }  ///< for tests
+  os::Janitor& janitor() { return janitor_; }  ///< for tests
 
  private:
-  Server(util::EventLoop& loop, pcie::Function& function, std::string path, const Options& options);
+  Server(os::EventLoop& loop, pcie::Function& function, std::string path, const Options& options);
 
   util::Result<void> bind();
   util::Result<void> start();
   void fail();
   void accept();
-  void begin_session(UniqueFd socket);
+  void begin_session(os::UniqueFd socket);
   /// Lets the session do `step`, which gets a budget and returns false if the session has ended.
   template <class Step>
   void visit(Step step);
@@ -64,15 +63,15 @@ class Server {
   /// Logs events of clients, a few lines at a time.
   void note(const char* what);
 
-  util::EventLoop& loop_;
+  os::EventLoop& loop_;
   pcie::Function& function_;
   std::string path_;  ///< empty: the server does not own the socket's file
   Options options_;
-  UniqueFd listener_;
-  std::optional<util::EventLoop::Notice> more_;  ///< the session has queued messages
-  std::optional<util::EventLoop::Notice> lost_;  ///< the session is lost
-  util::EventLoop::Notice gone_;                 ///< the janitor has released something
-  Janitor janitor_;
+  os::UniqueFd listener_;
+  std::optional<os::EventLoop::Notice> more_;  ///< the session has queued messages
+  std::optional<os::EventLoop::Notice> lost_;  ///< the session is lost
+  os::EventLoop::Notice gone_;                 ///< the janitor has released something
+  os::Janitor janitor_;
   std::optional<Session> session_;
   /// The session's client has sent something. Another server that looks for a listener at this path
   /// connects and sends nothing.

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "util/memory_reserve.h"
+#include "os/memory_reserve.h"
 #include "vfio_user/region_access.h"
 
 namespace softhca::vfio_user {
@@ -32,14 +32,14 @@ bool takes_fds(Command command) {
   return command == Command::kDmaMap || command == Command::kDeviceSetIrqs;
 }
 
-MessageStream::Discard discard_with(Janitor* janitor) {
+MessageStream::Discard discard_with(os::Janitor* janitor) {
   if (janitor == nullptr) return nullptr;
-  return [janitor](UniqueFd fd) { janitor->close(std::move(fd)); };
+  return [janitor](os::UniqueFd fd) { janitor->close(std::move(fd)); };
 }
 
 }  // namespace
 
-Session::Session(pcie::Function& function, UniqueFd socket, const SessionHost& host,
+Session::Session(pcie::Function& function, os::UniqueFd socket, const SessionHost& host,
                  const SessionOptions& options)
     : function_(function),
       host_(host),
@@ -57,7 +57,7 @@ Session::Session(pcie::Function& function, UniqueFd socket, const SessionHost& h
 
 Session::~Session() {
   // The device must forget the client's addresses before they become invalid.
-  util::MemoryReserve::instance().use([this] { function_.reset(); });
+  os::MemoryReserve::instance().use([this] { function_.reset(); });
 }
 
 const char* Session::lost() const {

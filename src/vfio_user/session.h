@@ -8,17 +8,17 @@
 #include <string>
 #include <vector>
 
+#include "os/event_loop.h"
+#include "os/janitor.h"
+#include "os/unix_socket.h"
 #include "pcie/function.h"
-#include "util/event_loop.h"
 #include "util/log.h"
 #include "util/work_budget.h"
 #include "vfio_user/capabilities.h"
 #include "vfio_user/client_interrupts.h"
 #include "vfio_user/client_memory.h"
-#include "vfio_user/janitor.h"
 #include "vfio_user/message_stream.h"
 #include "vfio_user/remote_memory.h"
-#include "vfio_user/unix_socket.h"
 #include "vfio_user/verdict.h"
 #include "vfio_user/wakeup_meter.h"
 
@@ -32,7 +32,7 @@ struct SessionOptions {
   std::size_t max_eventfds = 4096;
   /// Clocks for the client's wakeups. `now` is also that of the reply timeout.
   WakeupMeter::Clocks clocks = {};
-  SocketAccess socket = {};  ///< permissions of the server's socket
+  os::SocketAccess socket = {};  ///< permissions of the server's socket
 };
 
 /// Limits the log lines that clients of a server cause, however often they connect.
@@ -43,17 +43,16 @@ struct ClientNotes {
 
 /// Parts of the server that a session uses.
 struct SessionHost {
-  ClientNotes* notes = nullptr;  ///< not null
-  util::EventLoop::Notice* more =
-      nullptr;  ///< raised when messages are queued that no poll reports
-  util::EventLoop::Notice* lost = nullptr;  ///< raised when lost() has a reason
-  Janitor* janitor = nullptr;               ///< null: the session releases everything itself
-  RemoteWaits* waits = nullptr;             ///< not null
+  ClientNotes* notes = nullptr;           ///< not null
+  os::EventLoop::Notice* more = nullptr;  ///< raised when messages are queued that no poll reports
+  os::EventLoop::Notice* lost = nullptr;  ///< raised when lost() has a reason
+  os::Janitor* janitor = nullptr;         ///< null: the session releases everything itself
+  RemoteWaits* waits = nullptr;           ///< not null
 };
 
 class Session {
  public:
-  Session(pcie::Function& function, UniqueFd socket, const SessionHost& host,
+  Session(pcie::Function& function, os::UniqueFd socket, const SessionHost& host,
           const SessionOptions& options);
   /// Resets the function and removes all of the client's memory and interrupts from it.
   ~Session();

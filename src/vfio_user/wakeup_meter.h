@@ -10,8 +10,8 @@
 #include <chrono>
 #include <cstddef>
 
+#include "os/event_loop.h"
 #include "util/clock.h"
-#include "util/event_loop.h"
 
 namespace softhca::vfio_user {
 
@@ -38,7 +38,7 @@ class WakeupMeter {
   static constexpr util::Duration kLimit = std::chrono::milliseconds(27);
 
   /// `notice`: raised when exceeded() becomes true; null: none.
-  WakeupMeter(const Clocks& clocks, util::EventLoop::Notice* notice)
+  WakeupMeter(const Clocks& clocks, os::EventLoop::Notice* notice)
       : clocks_(clocks), notice_(notice) {}
   WakeupMeter(const WakeupMeter&) = delete;
   WakeupMeter& operator=(const WakeupMeter&) = delete;
@@ -67,7 +67,7 @@ class WakeupMeter {
   void suspect(util::Duration taken);
 
   Clocks clocks_;
-  util::EventLoop::Notice* notice_;
+  os::EventLoop::Notice* notice_;
   std::atomic<util::Duration> counted_{};
 };
 

@@ -30,7 +30,7 @@
 #include <string>
 #include <thread>
 
-#include "../unit/util/forbidden_call.h"
+#include "../unit/os/forbidden_call.h"
 #include "lives.h"
 #include "schedule.h"
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "attacks.h"
+#include "os/unique_fd.h"
 #include "spec/connectx/flow_table.h"
-#include "vfio_user/unique_fd.h"
 
 namespace softhca::guest {
 namespace {
@@ -83,7 +83,7 @@ class Sender {
   }
 
  private:
-  vfio_user::UniqueFd fd_;
+  os::UniqueFd fd_;
 };
 
 /// A frame to the function, or broadcast, with the EtherType of local experiments (IEEE 802), which

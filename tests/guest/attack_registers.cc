@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "attacks.h"
+#include "os/unique_fd.h"
 #include "spec/connectx/init_segment.h"
-#include "vfio_user/unique_fd.h"
 
 namespace softhca::guest {
 namespace {
@@ -61,7 +61,7 @@ class Configuration {
   }
 
  private:
-  vfio_user::UniqueFd fd_;
+  os::UniqueFd fd_;
 };
 
 }  // namespace

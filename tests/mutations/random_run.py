@@ -18,7 +18,8 @@ from tree import FOLDER, Failed, Tree
 # it, <folder>_test. The tests of SCRIPTS are ctest's, and want those programs.
 OWN = {"spec": ("tools", "spec_test"), "hca": ("hca_test", "tiny_hca_test"), "lab": ("verbs_test",)}
 ABOVE = {
-    "util": ("pcie_test", "vfio_user_test", "rdma_test"),
+    "util": ("os_test", "pcie_test", "rdma_test"),
+    "os": ("vfio_user_test", "fabric_test", "hub_test"),
     "spec": ("rdma_test", "subnet_test", "sdxi_test", "jingzhao_test", "connectx_test"),
     "wire": ("fabric_test", "rdma_test"),
     "fabric": ("rdma_test", "hub_test"),
@@ -31,13 +32,15 @@ ABOVE = {
     "rsnic": ("verbs_test",),
     "jingzhao": ("verbs_test",),
     "sdxi": ("driver_test",),
-    "vfio_user": ("cli_test",),
-    "hub": ("cli_test",),
+    "vfio_user": ("server_test",),
+    "hub": ("server_test",),
     "driver": ("verbs_test", "jingzhao_test", "sdxi_test"),
     "uverbs": ("rdma_cm_test", "door.memory_windows", "door.lives", "door.faults", "door.verbs"),
     "rdma_cm": ("door.cm",),
     "door": ("door.memory_windows", "door.lives", "door.tree", "door.faults", "door.cm", "door.verbs"),
-    "cli": ("cli.perf",),
+    "control": ("server_test", "run_test"),
+    "run": ("hub_test", "server_test"),
+    "perf": ("cli.perf",),
 }
 SCRIPTS = {
     "tools": (),
@@ -49,7 +52,7 @@ SCRIPTS = {
     "door.cm": ("softhca", "softhca_preload", "many_clients", "cm_calls", "cm_backlog"),
     "door.verbs": ("softhca", "softhca_preload"),
 }
-WITH_SOFTHCA = ("hub_test", "cli_test")  # start the program, too
+WITH_SOFTHCA = ("hub_test", "server_test")  # start the program, too
 FIRST_LIMITS = 3600, 1800  # of a program, as it is
 # A mutant hangs if it takes more processor time than these seconds plus so many times the unchanged program's: wall time
 # would depend on other load. A mutant that waits without working is ended by wall time, with the same kind of limit.

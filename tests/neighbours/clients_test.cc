@@ -21,8 +21,8 @@ namespace softhca::neighbours {
 namespace {
 
 using namespace vfio_user::protocol;
+using os::UniqueFd;
 using vfio_user::Client;
-using vfio_user::UniqueFd;
 
 class ClientNeighbours : public Neighbours {
  protected:

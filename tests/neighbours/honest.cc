@@ -17,7 +17,7 @@
 #include "driver/sdxi/function.h"
 #include "driver/vfio_user_host.h"
 #include "loop_hca.h"
-#include "vfio_user/unique_fd.h"
+#include "os/unique_fd.h"
 
 namespace softhca::neighbours {
 namespace {
@@ -123,7 +123,7 @@ class ProcessorWaits {
   }
 
  private:
-  vfio_user::UniqueFd file_;
+  os::UniqueFd file_;
 };
 
 std::uint32_t read_id(driver::Host& host) {

@@ -7,14 +7,14 @@
 #include <thread>
 #include <vector>
 
-#include "cli/served_test.h"
 #include "neighbours.h"
+#include "server/served_test.h"
 
 namespace softhca::neighbours {
 namespace {
 
-using cli::Mover;
 using driver::sdxi::Descriptor;
+using server::Mover;
 
 using MoverNeighbours = Neighbours;
 SOFTHCA_WITH_AND_WITHOUT_ISOLATE(MoverNeighbours);

@@ -9,14 +9,14 @@
 #include <vector>
 
 #include "bounds.h"
-#include "cli/served_program.h"
 #include "honest.h"
 #include "loop_hca.h"
+#include "server/served_program.h"
 
 namespace softhca::neighbours {
 
 using namespace std::chrono_literals;
-using cli::ServedProgram;
+using server::ServedProgram;
 
 /// A server with or without --isolate, by the parameter.
 class Neighbours : public ::testing::TestWithParam<bool> {

@@ -101,7 +101,7 @@ class SiblingNeighbours : public testing::Test {
   SiblingNeighbours() {
     auto name = (std::filesystem::temp_directory_path() / "softhca-XXXXXX").string();
     directory_ = ::mkdtemp(name.data());
-    loop_ = *util::EventLoop::create();
+    loop_ = *os::EventLoop::create();
     hub_ = *hub::Hub::create(*loop_, directory_ / "hub", {});
     for (auto* program : {&sender_, &receiver_, &hostile_}) {
       *program = std::make_unique<Program>(join());
@@ -158,7 +158,7 @@ class SiblingNeighbours : public testing::Test {
   /// Longer than a busy machine takes, shorter than a working attack would.
   static constexpr auto kPatience = 60s;
   std::filesystem::path directory_;
-  std::unique_ptr<util::EventLoop> loop_;
+  std::unique_ptr<os::EventLoop> loop_;
   std::unique_ptr<hub::Hub> hub_;
   std::unique_ptr<Program> sender_, receiver_, hostile_;
 };

@@ -6,12 +6,12 @@
 #include <optional>
 
 #include "neighbours.h"
-#include "vfio_user/unique_fd.h"
+#include "os/unique_fd.h"
 
 namespace softhca::neighbours {
 namespace {
 
-using vfio_user::UniqueFd;
+using os::UniqueFd;
 
 class Surroundings : public ::testing::TestWithParam<bool> {
  protected:

@@ -15,10 +15,10 @@
 #include <thread>
 #include <vector>
 
-#include "cli/served_test.h"
 #include "eventually.h"
 #include "honest.h"
 #include "loop_hca.h"
+#include "server/served_test.h"
 #include "victim.h"
 
 namespace softhca::soak {
@@ -56,7 +56,7 @@ class Soak : public ::testing::TestWithParam<bool> {
   static constexpr std::size_t kVictims = 4;
   static constexpr std::size_t kHonest = 4;
 
-  Soak() { server_ = std::make_unique<cli::ServedProgram>(devices(), options()); }
+  Soak() { server_ = std::make_unique<server::ServedProgram>(devices(), options()); }
 
   static std::vector<std::string> devices() {
     return {"connectx,name=hca0", "connectx,name=hca1", "sdxi,name=mover0,guest=red",
@@ -140,7 +140,7 @@ class Soak : public ::testing::TestWithParam<bool> {
   static constexpr std::uint64_t kResidentSlack = 64 << 20;
 
   std::mt19937_64 random_{number_of("SOAK_SEED", 2026)};
-  std::unique_ptr<cli::ServedProgram> server_;
+  std::unique_ptr<server::ServedProgram> server_;
 };
 
 INSTANTIATE_TEST_SUITE_P(Servers, Soak, ::testing::Bool(), [](const auto& isolated) {
@@ -169,7 +169,7 @@ TEST_P(Soak, ClientsThatAreKilledLeaveNothingBehind) {
     const neighbours::LoopHca next(server_->socket(device), 9, 4096);
   }
   for (std::size_t device = 2; device < 4; ++device) {
-    cli::Mover next(server_->socket(device));
+    server::Mover next(server_->socket(device));
     EXPECT_TRUE(next.copy());
   }
 }
@@ -183,13 +183,13 @@ TEST_P(Soak, AServerThatIsKilledComesBackWithCleanDevices) {
     server_->kill_and_restart();
     victims.clear();
     for (const std::size_t device : {random_() % 2, 2 + random_() % 2}) {
-      const auto host = cli::connect_host(server_->socket(device));
+      const auto host = server::connect_host(server_->socket(device));
       std::uint16_t command = 1;
       host->read_config(4, std::as_writable_bytes(std::span(&command, 1)));
       EXPECT_EQ(command, 0u) << "as after power-on";
     }
     neighbours::LoopHca hca(server_->socket(kHonest), 1, 4096);
-    cli::Mover mover(server_->socket(2));
+    server::Mover mover(server_->socket(2));
     EXPECT_TRUE(mover.copy());
     if (restarts >= 20 && i % (restarts / 10) == 0) {
       std::printf("%8llu restarts\n", static_cast<unsigned long long>(i));

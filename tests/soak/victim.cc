@@ -15,8 +15,8 @@
 #include <thread>
 #include <vector>
 
-#include "cli/served_test.h"
 #include "loop_hca.h"
+#include "server/served_test.h"
 #include "vfio_user/client.h"
 
 namespace softhca::soak {
@@ -25,8 +25,8 @@ namespace {
 using namespace std::chrono_literals;
 using namespace vfio_user::protocol;
 using Random = std::mt19937_64;
+using os::UniqueFd;
 using vfio_user::Client;
-using vfio_user::UniqueFd;
 
 constexpr std::uint64_t kPage = 4096;
 
@@ -48,7 +48,7 @@ void write_by_rdma(const std::string& socket) {
 }
 
 void copy_by_sdxi(const std::string& socket, Random& random) {
-  cli::Mover mover(socket);
+  server::Mover mover(socket);
   auto from = mover.memory(std::byte{7}, 1 << 20), to = mover.memory(std::byte{0}, 1 << 20);
   for (;;) {
     const auto done = mover.context->copy({to.iova()}, {from.iova()}, 1 + random() % (1 << 20));

@@ -10,9 +10,9 @@
 #include <cstring>
 
 #include "connectx/queue/send_doorbell.h"
+#include "os/file_size.h"
 #include "spec/connectx/init_segment.h"
 #include "util/endian.h"
-#include "util/file_size.h"
 
 namespace softhca::connectx {
 namespace {
@@ -51,7 +51,7 @@ util::Result<std::unique_ptr<SharedDoorbells>> SharedDoorbells::create() {
     ::close(file);
     return error;
   };
-  if (auto sized = util::set_file_size(file, kBarSize, "doorbell pages"); !sized) {
+  if (auto sized = os::set_file_size(file, kBarSize, "doorbell pages"); !sized) {
     ::close(file);
     return tl::unexpected(sized.error());
   }

@@ -1,5 +1,5 @@
 // A port in front of the device's that drops arriving frames while memory faults are pending
-// (util/memory_faults.h). So the device never acknowledges data that did not reach memory, and
+// (os/memory_faults.h). So the device never acknowledges data that did not reach memory, and
 // never receives data that were not read from it. Its link is down once the hub has gone.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 #include "door/memory/pages.h"
 #include "fabric/passing_port.h"
-#include "util/memory_faults.h"
+#include "os/memory_faults.h"
 
 namespace softhca::door {
 
@@ -37,7 +37,7 @@ class FaultPort final : public fabric::PassingPort {
       (void)bytes[segment.size() - 1];
     }
     std::atomic_signal_fence(std::memory_order_acquire);
-    return !util::MemoryFaults::pending();
+    return !os::MemoryFaults::pending();
   }
 
   bool link_ = true;

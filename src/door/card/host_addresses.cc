@@ -16,7 +16,7 @@
 #include <optional>
 #include <utility>
 
-#include "vfio_user/kept_fd.h"
+#include "os/kept_fd.h"
 
 namespace softhca::door {
 namespace {
@@ -42,8 +42,7 @@ std::optional<driver::Gid> gid_of(const sockaddr* address) {
 }  // namespace
 
 util::Result<HostAddresses> HostAddresses::follow(std::string interface) {
-  vfio_user::UniqueFd socket(
-      ::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE));
+  os::UniqueFd socket(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE));
   if (!socket) return util::fail_errno("rtnetlink");
   sockaddr_nl groups{};
   groups.nl_family = AF_NETLINK;
@@ -51,7 +50,7 @@ util::Result<HostAddresses> HostAddresses::follow(std::string interface) {
   if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&groups), sizeof groups) != 0) {
     return util::fail_errno("rtnetlink: bind");
   }
-  return HostAddresses(std::move(interface), vfio_user::keep(std::move(socket)));
+  return HostAddresses(std::move(interface), os::keep(std::move(socket)));
 }
 
 unsigned HostAddresses::index() const { return ::if_nametoindex(interface_.c_str()); }
@@ -86,7 +85,7 @@ std::vector<driver::Gid> HostAddresses::read() const {
 }
 
 unsigned mtu_of(unsigned interface) {
-  const vfio_user::UniqueFd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const os::UniqueFd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   ifreq request{};
   if (!socket || ::if_indextoname(interface, request.ifr_name) == nullptr) return 0;
   const bool known = ::ioctl(socket.get(), SIOCGIFMTU, &request) == 0 && request.ifr_mtu > 0;

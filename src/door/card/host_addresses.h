@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "driver/address.h"
+#include "os/unique_fd.h"
 #include "util/result.h"
-#include "vfio_user/unique_fd.h"
 
 namespace softhca::door {
 
@@ -28,11 +28,11 @@ class HostAddresses {
   std::vector<driver::Gid> read() const;
 
  private:
-  HostAddresses(std::string interface, vfio_user::UniqueFd socket)
+  HostAddresses(std::string interface, os::UniqueFd socket)
       : interface_(std::move(interface)), socket_(std::move(socket)) {}
 
   std::string interface_;
-  vfio_user::UniqueFd socket_;
+  os::UniqueFd socket_;
 };
 
 /// The MTU of an interface in bytes; 0: not known.

@@ -16,9 +16,9 @@
 #include <utility>
 
 #include "door/card/addresses.h"
+#include "os/kept_fd.h"
+#include "os/open_file.h"
 #include "util/log.h"
-#include "util/open_file.h"
-#include "vfio_user/kept_fd.h"
 
 namespace softhca::door {
 namespace {
@@ -43,9 +43,9 @@ std::string path_of(const std::string& directory, const driver::Gid& gid) {
 /// A lock by which the processes of a run take turns to create and remove the files of addresses.
 /// Reading them needs no turn. Invalid: another process, which must be stopped, has kept its turn
 /// for `patience`.
-vfio_user::UniqueFd take_turn(const std::string& directory, util::Duration patience) {
+os::UniqueFd take_turn(const std::string& directory, util::Duration patience) {
   const auto path = directory + "/addresses.lock";
-  vfio_user::UniqueFd fd(::open(path.c_str(), kOwnFile, 0600));
+  os::UniqueFd fd(::open(path.c_str(), kOwnFile, 0600));
   const auto end = util::monotonic_now() + patience;
   while (fd && ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EINTR && util::monotonic_now() >= end) return {};
@@ -58,22 +58,22 @@ vfio_user::UniqueFd take_turn(const std::string& directory, util::Duration patie
 /// whatever kind of file another process has put there.
 bool is_held(const std::string& path) {
   constexpr int kOthersFile = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
-  const vfio_user::UniqueFd fd(::open(path.c_str(), kOthersFile));
-  return fd ? util::is_marked_open(fd.get()) : errno != ENOENT;
+  const os::UniqueFd fd(::open(path.c_str(), kOthersFile));
+  return fd ? os::is_marked_open(fd.get()) : errno != ENOENT;
 }
 
 /// Creates a file and locks it before it gets its name. Invalid: another process holds the name, or
 /// this failed. Each address has a temporary name of its own, since a process that gets no turn
 /// goes on without one.
-vfio_user::UniqueFd hold(const std::string& directory, const std::string& name) {
+os::UniqueFd hold(const std::string& directory, const std::string& name) {
   const auto path = directory + "/" + name;
   if (is_held(path)) return {};
   const auto unnamed = directory + "/new-" + name;
   ::unlink(unnamed.c_str());
-  vfio_user::UniqueFd fd(::open(unnamed.c_str(), kOwnFile | O_EXCL, 0600));
-  if (!fd || !util::mark_alone(fd.get())) return {};
+  os::UniqueFd fd(::open(unnamed.c_str(), kOwnFile | O_EXCL, 0600));
+  if (!fd || !os::mark_alone(fd.get())) return {};
   if (::rename(unnamed.c_str(), path.c_str()) != 0) return {};
-  return vfio_user::keep(std::move(fd));
+  return os::keep(std::move(fd));
 }
 
 /// Removes the files of ended processes. Call in this process's turn.

@@ -10,8 +10,8 @@
 
 #include "door/card/host_addresses.h"
 #include "driver/address.h"
+#include "os/unique_fd.h"
 #include "util/clock.h"
-#include "vfio_user/unique_fd.h"
 
 namespace softhca::door {
 
@@ -53,10 +53,10 @@ class OwnAddresses {
   std::string directory_;
   unsigned number_ = 0;
   std::vector<driver::Gid> all_;
-  std::map<driver::Gid, vfio_user::UniqueFd, Before> locks_;
+  std::map<driver::Gid, os::UniqueFd, Before> locks_;
   std::optional<HostAddresses> host_;
   bool has_changed_ = false;  ///< the host's addresses changed, but all_ is not updated yet
-  vfio_user::UniqueFd interface_lock_;
+  os::UniqueFd interface_lock_;
 };
 
 /// Whether a device that is given `given` (OwnAddresses::take) may have this address: an interface

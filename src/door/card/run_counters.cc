@@ -7,18 +7,17 @@
 
 #include <cstddef>
 
-#include "util/file_size.h"
-#include "vfio_user/unique_fd.h"
+#include "os/file_size.h"
+#include "os/unique_fd.h"
 
 namespace softhca::door {
 
 RunCounters::RunCounters(const std::string& directory, std::string_view device)
     : path_(fmt::format("{}/counters-{}", directory, device)) {
-  const vfio_user::UniqueFd fd(
-      ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  const os::UniqueFd fd(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   // New bytes are zero, whichever process extends the file. Allocate its blocks: on a full file
   // system a page without one would raise SIGBUS.
-  if (!fd || !util::set_file_size(fd.get(), sizeof(Shared), path_)) return;
+  if (!fd || !os::set_file_size(fd.get(), sizeof(Shared), path_)) return;
   if (::posix_fallocate(fd.get(), 0, sizeof(Shared)) != 0) return;
   void* const at = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (at != MAP_FAILED) shared_ = static_cast<Shared*>(at);
@@ -46,7 +45,7 @@ uverbs::DeviceCounters RunCounters::read() const {
   }
   // O_NONBLOCK: if it is a FIFO now, do not wait for a writer.
   constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
-  const vfio_user::UniqueFd fd(::open(path_.c_str(), kFlags));
+  const os::UniqueFd fd(::open(path_.c_str(), kFlags));
   // A truncated file reads as zeros.
   (void)!::pread(fd.get(), all.data(), sizeof all, 0);
   return all;

@@ -16,7 +16,7 @@ namespace {
 /// After this many addresses, all are checked again.
 constexpr std::size_t kSeenMax = 4096;
 
-/// "network default", derived from the run's directory (cli/run/run_directory.h).
+/// "network default", derived from the run's directory (run/run_directory.h).
 std::string name_of(std::string_view directory) {
   constexpr std::string_view kMark = "-fabric-";
   const auto at = directory.rfind(kMark);

@@ -10,8 +10,8 @@
 #include <cinttypes>
 #include <cstdio>
 
-#include "vfio_user/kept_fd.h"
-#include "vfio_user/unix_socket.h"
+#include "os/kept_fd.h"
+#include "os/unix_socket.h"
 
 namespace softhca::door {
 namespace {
@@ -49,13 +49,13 @@ std::optional<ControlPoint::Question> ControlPoint::parse(std::string_view line)
 util::Result<ControlPoint> ControlPoint::create(const std::string& directory) {
   const auto name =
       fmt::format("{}/{:.15}.{}", directory, ::program_invocation_short_name, ::getpid());
-  auto listener = vfio_user::bind_unix(name, "control");
+  auto listener = os::bind_unix(name, "control");
   for (unsigned other = 2; !listener && other <= kNamesakes; ++other) {
-    listener = vfio_user::bind_unix(fmt::format("{}-{}", name, other), "control");
+    listener = os::bind_unix(fmt::format("{}-{}", name, other), "control");
   }
   if (!listener) return tl::unexpected(listener.error());
   if (::listen(listener->get(), kBacklog) != 0) return util::fail_errno("control: listen");
-  return ControlPoint(vfio_user::keep(*std::move(listener)));
+  return ControlPoint(os::keep(*std::move(listener)));
 }
 
 int ControlPoint::fd() const { return asker_ ? asker_.get() : listener_.get(); }
@@ -63,9 +63,9 @@ int ControlPoint::fd() const { return asker_ ? asker_.get() : listener_.get(); }
 short ControlPoint::events() const { return asker_ && answer_ ? POLLOUT : POLLIN; }
 
 bool ControlPoint::accept(util::Time now) {
-  vfio_user::UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  os::UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
   if (!socket) return false;
-  asker_ = vfio_user::keep(std::move(socket));
+  asker_ = os::keep(std::move(socket));
   patient_until_ = now + kPatience;
   question_.clear();
   answer_.reset();

@@ -12,10 +12,10 @@
 #include <string>
 #include <string_view>
 
+#include "os/unique_fd.h"
 #include "util/clock.h"
 #include "util/inspection.h"
 #include "util/result.h"
-#include "vfio_user/unique_fd.h"
 
 namespace softhca::door {
 
@@ -47,7 +47,7 @@ class ControlPoint {
   bool is_overdue(util::Time now) const { return asker_ && now >= patient_until_; }
 
  private:
-  explicit ControlPoint(vfio_user::UniqueFd listener) : listener_(std::move(listener)) {}
+  explicit ControlPoint(os::UniqueFd listener) : listener_(std::move(listener)) {}
 
   /// False: there is no asker.
   bool accept(util::Time now);
@@ -55,8 +55,8 @@ class ControlPoint {
   bool read_question();
   void send_answer();
 
-  vfio_user::UniqueFd listener_;
-  vfio_user::UniqueFd asker_;  ///< none: the next one is to be accepted
+  os::UniqueFd listener_;
+  os::UniqueFd asker_;  ///< none: the next one is to be accepted
   util::Time patient_until_{};
   std::string question_;               ///< so far
   std::optional<std::string> answer_;  ///< none: the question is not complete

@@ -19,7 +19,7 @@ namespace {
 bool is_local(const rdma_cm::SocketAddress& address) {
   auto copy = address;
   copy.set_port(0);
-  const vfio_user::UniqueFd fd(::socket(copy.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const os::UniqueFd fd(::socket(copy.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
   return fd && ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&copy.storage), copy.size()) == 0;
 }
 

@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <span>
 
+#include "os/unique_fd.h"
 #include "util/result.h"
-#include "vfio_user/unique_fd.h"
 
 namespace softhca::door {
 
@@ -30,7 +30,7 @@ class DeviceFile {
  private:
   DeviceFile() = default;
 
-  vfio_user::UniqueFd own_;
+  os::UniqueFd own_;
   struct stat status_{};
 };
 

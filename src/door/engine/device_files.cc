@@ -18,27 +18,26 @@ namespace {
 /// `file` must outlive the context. `fd`: the program's descriptor.
 uverbs::Context::Options context_options(const DeviceFile& file, int fd,
                                          void (*made_cq)(std::uint64_t, int)) {
-  return {
-      .give =
-          [](vfio_user::UniqueFd given) {
-            const int number = ::fcntl(given.get(), F_DUPFD_CLOEXEC, 0);
-            if (number < 0) return -errno;
-            Descriptors::note(number);
-            return number;
+  return {.give =
+              [](os::UniqueFd given) {
+                const int number = ::fcntl(given.get(), F_DUPFD_CLOEXEC, 0);
+                if (number < 0) return -errno;
+                Descriptors::note(number);
+                return number;
+              },
+          .take_back =
+              [](int number) {
+                Descriptors::forget(number);
+                ::close(number);
+              },
+          .identify = [](int number) -> std::uint64_t {
+            struct stat status{};
+            return ::fstat(number, &status) == 0 ? status.st_ino : 0;
           },
-      .take_back =
-          [](int number) {
-            Descriptors::forget(number);
-            ::close(number);
-          },
-      .identify = [](int number) -> std::uint64_t {
-        struct stat status{};
-        return ::fstat(number, &status) == 0 ? status.st_ino : 0;
-      },
-      .copy = [](int number) { return vfio_user::UniqueFd(::fcntl(number, F_DUPFD_CLOEXEC, 0)); },
-      .made_cq = [fd, made_cq](std::uint64_t user_handle) { made_cq(user_handle, fd); },
-      .store = [&file](auto offset, auto bytes) { return file.store(offset, bytes); },
-      .wall_clock = [] { return std::chrono::system_clock::now().time_since_epoch(); }};
+          .copy = [](int number) { return os::UniqueFd(::fcntl(number, F_DUPFD_CLOEXEC, 0)); },
+          .made_cq = [fd, made_cq](std::uint64_t user_handle) { made_cq(user_handle, fd); },
+          .store = [&file](auto offset, auto bytes) { return file.store(offset, bytes); },
+          .wall_clock = [] { return std::chrono::system_clock::now().time_since_epoch(); }};
 }
 
 }  // namespace

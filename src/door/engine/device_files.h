@@ -13,7 +13,7 @@
 #include "door/engine/device_file.h"
 #include "door/memory/doorbell_traps.h"
 #include "door/memory/program_memory.h"
-#include "util/known_files.h"
+#include "os/known_files.h"
 #include "uverbs/context.h"
 #include "uverbs/locked_memory.h"
 
@@ -76,7 +76,7 @@ class DeviceFiles {
   uverbs::LockedMemory locked_;
   ProgramMemory memory_{is_ours_, locked_};
   std::unordered_map<ino_t, File> files_;
-  util::KnownFiles known_;  ///< the keys of files_
+  os::KnownFiles known_;  ///< the keys of files_
 };
 
 }  // namespace softhca::door

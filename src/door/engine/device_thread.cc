@@ -22,7 +22,7 @@
 #include "door/memory/reserve.h"
 #include "door/process/own_calls.h"
 #include "door/process/without_exceptions.h"
-#include "vfio_user/event_signal.h"
+#include "os/event_signal.h"
 
 namespace softhca::door {
 namespace {
@@ -192,7 +192,7 @@ bool DeviceThread::wait(util::Duration longest) {
   for (std::size_t i = 0; i != wakes_.size(); ++i) {
     if (wakes_[i].revents == 0) continue;
     if (i < eventfds_) {
-      vfio_user::EventSignal::drain(wakes_[i].fd);  // that of a card is shared with its peers
+      os::EventSignal::drain(wakes_[i].fd);  // that of a card is shared with its peers
     } else if (!questions_.note_event(wakes_[i].fd)) {
       host_has_changed_ = true;
     }

@@ -6,7 +6,7 @@
 #include "door/memory/fault_guard.h"
 #include "door/memory/stand_ins.h"
 #include "door/tree/tree.h"
-#include "util/memory_faults.h"
+#include "os/memory_faults.h"
 
 namespace softhca::door {
 namespace {
@@ -33,7 +33,7 @@ bool Devices::turn(Turn how) {
     if (!quiet[place++]) card.progress();
   });
   busy |= received_ != 0;
-  if (util::MemoryFaults::pending()) busy |= handle_faults();
+  if (os::MemoryFaults::pending()) busy |= handle_faults();
   place = 0;
   cards_.for_each([&](Card& card) {
     if (quiet[place++]) return;

@@ -25,7 +25,7 @@ class HeldOpen {
   int get() const { return fd_.get(); }
 
  private:
-  vfio_user::UniqueFd fd_;
+  os::UniqueFd fd_;
 };
 
 }  // namespace

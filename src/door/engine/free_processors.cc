@@ -12,7 +12,7 @@
 #include <string>
 
 #include "door/engine/cgroup_quota.h"
-#include "vfio_user/kept_fd.h"
+#include "os/kept_fd.h"
 
 namespace softhca::door {
 namespace {
@@ -81,7 +81,7 @@ void FreeProcessors::look(util::Time now) {
   }
   const auto begin = clock_();
   if (!loadavg_) {
-    loadavg_ = vfio_user::keep(vfio_user::UniqueFd(::open("/proc/loadavg", O_RDONLY | O_CLOEXEC)));
+    loadavg_ = os::keep(os::UniqueFd(::open("/proc/loadavg", O_RDONLY | O_CLOEXEC)));
   }
   std::array<char, 128> line;
   const auto size = ::pread(loadavg_.get(), line.data(), line.size(), 0);

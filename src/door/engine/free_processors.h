@@ -6,8 +6,8 @@
 #include <optional>
 #include <string_view>
 
+#include "os/unique_fd.h"
 #include "util/clock.h"
-#include "vfio_user/unique_fd.h"
 
 namespace softhca::door {
 
@@ -43,7 +43,7 @@ class FreeProcessors {
 
  private:
   Clock clock_;
-  vfio_user::UniqueFd loadavg_;
+  os::UniqueFd loadavg_;
   util::Time next_look_{};
   util::Time counted_{};
   unsigned processors_ = 0;          ///< usable by this process

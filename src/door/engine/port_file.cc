@@ -10,8 +10,8 @@
 #include <span>
 
 #include "door/card/own_address.h"
-#include "util/file_size.h"
-#include "vfio_user/kept_fd.h"
+#include "os/file_size.h"
+#include "os/kept_fd.h"
 
 namespace softhca::door {
 namespace {
@@ -45,15 +45,15 @@ struct flock lock_of(std::uint16_t port_space, std::uint16_t port, short type) {
 
 util::Result<std::unique_ptr<PortFile>> PortFile::open(const std::string& directory) {
   const auto path = directory + "/ports";
-  vfio_user::UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  os::UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!file) return util::fail_errno(path);
-  return std::unique_ptr<PortFile>(new PortFile(directory, vfio_user::keep(std::move(file))));
+  return std::unique_ptr<PortFile>(new PortFile(directory, os::keep(std::move(file))));
 }
 
 bool PortFile::write(std::uint16_t port_space, std::uint16_t port, const Record& record) const {
   static_assert(sizeof record == kRecord);
-  return util::write_at(file_.get(), std::as_bytes(std::span(&record, 1)),
-                        offset_of(port_space, port));
+  return os::write_at(file_.get(), std::as_bytes(std::span(&record, 1)),
+                      offset_of(port_space, port));
 }
 
 std::optional<PortFile::Record> PortFile::read(std::uint16_t port_space, std::uint16_t port) const {
@@ -123,7 +123,7 @@ rdma_cm::PortRange PortFile::free_numbers() const {
 
 rdma_cm::PortRange PortFile::read_range(const char* path) {
   std::array<char, 32> text{};
-  const vfio_user::UniqueFd file(::open(path, O_RDONLY | O_CLOEXEC));
+  const os::UniqueFd file(::open(path, O_RDONLY | O_CLOEXEC));
   const auto got = file ? ::read(file.get(), text.data(), text.size()) : 0;
   if (got <= 0) return {};
   const auto* const end = text.data() + got;

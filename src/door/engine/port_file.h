@@ -39,7 +39,7 @@ class PortFile final : public rdma_cm::PortNumbers {
     std::uint64_t any = 0;  ///< 1: claimed for all addresses
   };
 
-  PortFile(std::string directory, vfio_user::UniqueFd file)
+  PortFile(std::string directory, os::UniqueFd file)
       : run_(std::move(directory)), file_(std::move(file)) {}
   /// `type`: a lock type of fcntl(2). False: another process has locked the record.
   bool lock(std::uint16_t port_space, std::uint16_t port, short type) const;
@@ -51,7 +51,7 @@ class PortFile final : public rdma_cm::PortNumbers {
   bool was_just_left(const Record& record) const;
 
   std::string run_;
-  vfio_user::UniqueFd file_;
+  os::UniqueFd file_;
   std::map<std::pair<std::uint16_t, std::uint16_t>, driver::Gid> claimed_;
 };
 

@@ -16,8 +16,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "os/adaptive_poll.h"
 #include "util/clock.h"
-#include "vfio_user/adaptive_poll.h"
 
 namespace softhca::door {
 
@@ -90,7 +90,7 @@ class SleepPolicy {
   util::Time calm_since_;
   util::Time lingers_until_{};  ///< the thread stays awake until then
   /// After work came, the thread keeps polling if that has paid off and a processor is free.
-  vfio_user::AdaptivePoll looks_on_{std::chrono::microseconds(100)};
+  os::AdaptivePoll looks_on_{std::chrono::microseconds(100)};
 };
 
 }  // namespace softhca::door

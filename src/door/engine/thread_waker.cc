@@ -5,12 +5,12 @@
 
 #include <cstdint>
 
-#include "vfio_user/kept_fd.h"
+#include "os/kept_fd.h"
 
 namespace softhca::door {
 
 util::Result<void> ThreadWaker::set_up() {
-  fd_ = vfio_user::keep(vfio_user::UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
+  fd_ = os::keep(os::UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
   if (!fd_) return util::fail_errno("eventfd (see ulimit -n)");
   return {};
 }

@@ -1,8 +1,8 @@
 // Wakes the thread that drives the devices.
 #pragma once
 
+#include "os/unique_fd.h"
 #include "util/result.h"
-#include "vfio_user/unique_fd.h"
 
 namespace softhca::door {
 
@@ -21,7 +21,7 @@ class ThreadWaker {
   }
 
  private:
-  vfio_user::UniqueFd fd_;
+  os::UniqueFd fd_;
   bool asleep_ = false;
 };
 

@@ -17,7 +17,7 @@
 #include "door/kernel.h"
 #include "door/process/descriptors.h"
 #include "door/process/standard_error.h"
-#include "util/kept_descriptors.h"
+#include "os/kept_descriptors.h"
 #include "uverbs/event_pipe.h"
 
 namespace softhca::door {
@@ -104,7 +104,7 @@ int after_dup(int result) {
 /// close_range(), except for descriptors that the library keeps.
 int close_around(unsigned first, unsigned last, int flags) {
   for (auto from = first; from <= last;) {
-    const auto kept = static_cast<unsigned>(util::next_kept(static_cast<int>(from)));
+    const auto kept = static_cast<unsigned>(os::next_kept(static_cast<int>(from)));
     const bool ends = kept > last;  // -1: none is left
     if (from != kept && next_close_range(from, ends ? last : kept - 1, flags) != 0) return -1;
     if (ends || kept == last) break;
@@ -185,12 +185,12 @@ SOFTHCA_INTERPOSE(int, door_fdatasync, "fdatasync", (int fd)) {
 // Some programs close all unknown descriptors. Descriptors that the library keeps stay open:
 // otherwise the library would write to whatever the program opens with the same number.
 SOFTHCA_INTERPOSE(int, door_close, "close", (int fd)) {
-  if (!Descriptors::may_be_ours(fd) && !util::is_kept(fd)) return next_close(fd);
+  if (!Descriptors::may_be_ours(fd) && !os::is_kept(fd)) return next_close(fd);
   if (wanted_paths() == nullptr) {
-    util::forget_kept(fd);
+    os::forget_kept(fd);
     return next_close(fd);
   }
-  if (util::is_kept(fd)) return refuse(EBADF);
+  if (os::is_kept(fd)) return refuse(EBADF);
   if (shares_memory_of_another()) return next_close(fd);
   Descriptors::forget(fd);
   const int result = next_close(fd);
@@ -199,14 +199,13 @@ SOFTHCA_INTERPOSE(int, door_close, "close", (int fd)) {
 }
 
 SOFTHCA_INTERPOSE(int, door_dup2, "dup2", (int fd, int wanted)) {
-  return util::is_kept(wanted) && wanted_paths() != nullptr ? refuse(EBADF)
-                                                            : after_dup(next_dup2(fd, wanted));
+  return os::is_kept(wanted) && wanted_paths() != nullptr ? refuse(EBADF)
+                                                          : after_dup(next_dup2(fd, wanted));
 }
 
 SOFTHCA_INTERPOSE(int, door_dup3, "dup3", (int fd, int wanted, int flags)) {
-  return util::is_kept(wanted) && wanted_paths() != nullptr
-             ? refuse(EBADF)
-             : after_dup(next_dup3(fd, wanted, flags));
+  return os::is_kept(wanted) && wanted_paths() != nullptr ? refuse(EBADF)
+                                                          : after_dup(next_dup3(fd, wanted, flags));
 }
 
 SOFTHCA_INTERPOSE(int, door_close_range, "close_range",

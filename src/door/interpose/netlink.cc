@@ -20,9 +20,9 @@
 #include "door/nldev/nldev.h"
 #include "door/process/without_exceptions.h"
 #include "door/tree/tree.h"
-#include "util/kept_descriptors.h"
+#include "os/kept_descriptors.h"
+#include "os/unique_fd.h"
 #include "uverbs/device_flags.h"
-#include "vfio_user/unique_fd.h"
 
 namespace softhca::door {
 namespace {
@@ -122,9 +122,9 @@ bool is_stand_in(int fd) {
 int answering_socket() {
   static std::atomic<int> shared = -1;
   int fd = shared.load();
-  if (fd >= 0 && util::is_kept(fd) && is_stand_in(fd)) return fd;  // not in a forked child
-  const vfio_user::UniqueFd opened(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_USERSOCK));
-  const int mine = opened ? util::keep_copy(opened.get()) : -1;
+  if (fd >= 0 && os::is_kept(fd) && is_stand_in(fd)) return fd;  // not in a forked child
+  const os::UniqueFd opened(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_USERSOCK));
+  const int mine = opened ? os::keep_copy(opened.get()) : -1;
   if (mine < 0 || shared.compare_exchange_strong(fd, mine)) return mine;
   ::close(mine);  // another thread was faster
   return fd;

@@ -14,7 +14,7 @@
 #include "door/memory/memory_keys.h"
 #include "door/memory/pages.h"
 #include "door/memory/stand_ins.h"
-#include "util/memory_faults.h"
+#include "os/memory_faults.h"
 
 namespace softhca::door {
 namespace {
@@ -65,7 +65,7 @@ bool was_write([[maybe_unused]] const void* context) {
 }
 
 void note(std::uint64_t page, bool write) {
-  util::MemoryFaults::note();
+  os::MemoryFaults::note();
   const auto at = fault_count.load(std::memory_order_relaxed);
   if (at == kFaultsMax) return;
   faults[at] = {.address = page, .was_write = write};
@@ -240,7 +240,7 @@ std::span<const MemoryFault> noted_faults() { return std::span(faults).first(fau
 void release_faults() {
   StandIns::release();
   fault_count = 0;
-  util::MemoryFaults::clear();
+  os::MemoryFaults::clear();
 }
 
 }  // namespace softhca::door

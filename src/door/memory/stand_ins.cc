@@ -11,9 +11,9 @@
 
 #include "door/memory/memory_map.h"
 #include "door/memory/pages.h"
-#include "util/file_size.h"
-#include "util/kept_descriptors.h"
-#include "vfio_user/unique_fd.h"
+#include "os/file_size.h"
+#include "os/kept_descriptors.h"
+#include "os/unique_fd.h"
 
 namespace softhca::door {
 namespace {
@@ -197,12 +197,11 @@ void StandIns::prepare() {
     return;
   }
   own_file = {};
-  const vfio_user::UniqueFd file(
-      ::memfd_create("softhca-stand-ins", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!file || !util::set_file_size(file.get(), kPageSizes.back(), "stand-ins")) return;
+  const os::UniqueFd file(::memfd_create("softhca-stand-ins", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file || !os::set_file_size(file.get(), kPageSizes.back(), "stand-ins")) return;
   (void)::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
   if (::fstat(file.get(), &status) != 0) return;
-  own_file = {.fd = util::keep_copy(file.get()), .device = status.st_dev, .inode = status.st_ino};
+  own_file = {.fd = os::keep_copy(file.get()), .device = status.st_dev, .inode = status.st_ino};
 }
 
 StandIns::Placed StandIns::place(std::uint64_t page) {

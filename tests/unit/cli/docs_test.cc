@@ -9,9 +9,9 @@
 #include <sstream>
 
 #include "cli/rsnic_commands.h"
-#include "cli/sdxi_keys.h"
 #include "rsnic/command_sequence.h"
 #include "rsnic/csr.h"
+#include "server/sdxi_keys.h"
 
 namespace softhca::cli {
 namespace {
@@ -55,8 +55,8 @@ TEST(Docs, TheLimitsOfTheRsnicAreNotStale) {
 }
 
 TEST(Docs, TheKeysOfSdxiAreNotStale) {
-  EXPECT_THAT(page("sdxi.md"), HasSubstr("<!-- generated: sdxi-keys -->\n" + sdxi_keys_page() +
-                                         "<!-- end of generated -->\n"))
+  EXPECT_THAT(page("sdxi.md"), HasSubstr("<!-- generated: sdxi-keys -->\n" +
+                                         server::sdxi_keys_page() + "<!-- end of generated -->\n"))
       << "make docs";
 }
 

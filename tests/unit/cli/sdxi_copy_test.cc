@@ -244,7 +244,7 @@ TEST_P(SdxiCopyTest, BlockedSignalsEndTheCopyToo) {
 TEST(StopSignalsTest, ASignalBeforeTheWaitEndsIt) {
   std::array<int, 2> silent;
   ASSERT_EQ(::pipe(silent.data()), 0);
-  const vfio_user::UniqueFd reader(silent[0]), writer(silent[1]);
+  const os::UniqueFd reader(silent[0]), writer(silent[1]);
   const StopSignals signals;
   ASSERT_TRUE(StopSignals::check());
   EXPECT_TRUE(StopSignals::wait(writer.get(), POLLOUT));

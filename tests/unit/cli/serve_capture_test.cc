@@ -1,5 +1,3 @@
-#include "cli/serve_capture.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -9,22 +7,23 @@
 #include <fstream>
 
 #include "cli/serve_command.h"
+#include "run/capture.h"
 
 namespace softhca::cli {
 namespace {
 
 using testing::HasSubstr;
 
-ServeOptions capture_to(const std::string& path, std::uint64_t size, unsigned files) {
-  ServeOptions options;
+server::ServeOptions capture_to(const std::string& path, std::uint64_t size, unsigned files) {
+  server::ServeOptions options;
   options.pcap = path;
   options.pcap_size = size;
   options.pcap_files = files;
   return options;
 }
 
-std::string refusal(const ServeOptions& options) {
-  const auto made = make_capture(options);
+std::string refusal(const server::ServeOptions& options) {
+  const auto made = run::make_capture(options);
   return made ? "made" : made.error().message;
 }
 
@@ -41,7 +40,7 @@ TEST(ServeCapture, LimitsThatMakeNoSenseAreRefusedWithWhatIsMissing) {
 
 TEST(ServeCapture, SizesAreThoseOfTheCommandLine) {
   CLI::App app;
-  ServeOptions options;
+  server::ServeOptions options;
   add_serve(app, options);
   app.parse("serve --device sdxi --socket s --pcap f --pcap-size 64M --pcap-files 4");
   EXPECT_EQ(options.pcap, "f");
@@ -50,17 +49,17 @@ TEST(ServeCapture, SizesAreThoseOfTheCommandLine) {
 }
 
 TEST(ServeCapture, WithoutLimitsThereIsOneFileOfItsName) {
-  EXPECT_EQ(*make_capture({}), nullptr);
+  EXPECT_EQ(*run::make_capture({}), nullptr);
   const auto path =
       std::filesystem::temp_directory_path() / ("serve_capture_test." + std::to_string(::getpid()));
   {
-    const auto made = make_capture(capture_to(path, 0, 0));
+    const auto made = run::make_capture(capture_to(path, 0, 0));
     ASSERT_TRUE(made);
     EXPECT_NE(*made, nullptr);
   }
   EXPECT_TRUE(std::filesystem::remove(path));
   {
-    const auto made = make_capture(capture_to(path, 65536, 2));
+    const auto made = run::make_capture(capture_to(path, 65536, 2));
     ASSERT_TRUE(made);
   }
   EXPECT_TRUE(std::filesystem::remove(path.string() + "0"));

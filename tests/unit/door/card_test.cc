@@ -16,9 +16,9 @@
 
 #include "door/card/host_addresses.h"
 #include "hub/hub.h"
+#include "os/event_loop.h"
+#include "os/shared_ring.h"
 #include "spec/connectx/mkey.h"
-#include "util/event_loop.h"
-#include "util/shared_ring.h"
 #include "uverbs/device_command.h"
 #include "uverbs/device_counters.h"
 
@@ -55,9 +55,9 @@ class CardTest : public testing::Test {
   CardTest() {
     std::string made = testing::TempDir() + "softhca-XXXXXX";
     directory_ = ::mkdtemp(made.data());
-    loop_ = *util::EventLoop::create();
+    loop_ = *os::EventLoop::create();
     hub::Hub::Options options;
-    options.ring_capacity = util::SharedRing::kCapacityMin;
+    options.ring_capacity = os::SharedRing::kCapacityMin;
     hub_ = *hub::Hub::create(*loop_, directory_ + "/hub", options);
   }
   ~CardTest() override {
@@ -85,7 +85,7 @@ class CardTest : public testing::Test {
   }
 
   std::string directory_;
-  std::unique_ptr<util::EventLoop> loop_;
+  std::unique_ptr<os::EventLoop> loop_;
   std::unique_ptr<hub::Hub> hub_;
 };
 

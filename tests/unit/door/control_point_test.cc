@@ -13,7 +13,7 @@
 #include <string_view>
 #include <utility>
 
-#include "vfio_user/unix_socket.h"
+#include "os/unix_socket.h"
 
 namespace softhca::door {
 namespace {
@@ -54,7 +54,7 @@ TEST(ControlPoint, EachQuestionHasOneAnswer) {
   const auto own = std::string(::program_invocation_short_name).substr(0, 15);
   const auto path = (directory / (own + "." + std::to_string(::getpid()))).string();
   const auto ask = [&](const std::string& line) {
-    const auto socket = vfio_user::connect_unix(path, "test");
+    const auto socket = os::connect_unix(path, "test");
     EXPECT_TRUE(socket);
     EXPECT_EQ(::send(socket->get(), line.data(), line.size(), 0),
               static_cast<ssize_t>(line.size()));
@@ -84,9 +84,9 @@ class SlowAsker : public ::testing::Test {
   }
   ~SlowAsker() override { std::filesystem::remove_all(directory_); }
 
-  vfio_user::UniqueFd connect() const {
+  os::UniqueFd connect() const {
     const auto path = std::filesystem::directory_iterator(directory_)->path();
-    return *vfio_user::connect_unix(path, "test");
+    return *os::connect_unix(path, "test");
   }
   /// False: the control point has closed the connection.
   bool send(std::string_view text) const {
@@ -100,7 +100,7 @@ class SlowAsker : public ::testing::Test {
                   [this] { return now_; });
   }
   /// Reads a piece of the answer. 0: the answer is complete; below 0: no piece has come yet.
-  static ssize_t take(const vfio_user::UniqueFd& asker) {
+  static ssize_t take(const os::UniqueFd& asker) {
     std::array<char, 4096> piece;
     return ::recv(asker.get(), piece.data(), piece.size(), MSG_DONTWAIT);
   }
@@ -114,7 +114,7 @@ class SlowAsker : public ::testing::Test {
 
   std::filesystem::path directory_;
   std::optional<ControlPoint> point_;
-  vfio_user::UniqueFd asker_;
+  os::UniqueFd asker_;
   util::Time now_{};
   std::size_t answer_ = 1;  ///< its size
 };

@@ -12,7 +12,7 @@
 #include <cerrno>
 #include <csignal>
 
-#include "util/forbidden_call.h"
+#include "os/forbidden_call.h"
 
 namespace softhca::door {
 namespace {

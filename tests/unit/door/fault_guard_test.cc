@@ -14,7 +14,7 @@
 #include "door/memory/memory_map.h"
 #include "door/memory/pages.h"
 #include "door/memory/stand_ins.h"
-#include "util/memory_faults.h"
+#include "os/memory_faults.h"
 
 namespace softhca::door {
 namespace {
@@ -130,7 +130,7 @@ TEST_F(DoorFaultGuard, TheDeviceWritesToAProtectedPageWhichStaysProtected) {
   EXPECT_TRUE(OpenedPages::any());
   OpenedPages::close();
   EXPECT_EQ(protection(page), PROT_READ);
-  EXPECT_FALSE(util::MemoryFaults::pending());
+  EXPECT_FALSE(os::MemoryFaults::pending());
   EXPECT_EQ(calls, 0);
 }
 
@@ -141,12 +141,12 @@ TEST_F(DoorFaultGuard, AFaultOnMissingMemoryIsReportedToTheDevice) {
     const FaultGuard guard;
     *page = std::byte{7};
   }
-  EXPECT_TRUE(util::MemoryFaults::pending());
+  EXPECT_TRUE(os::MemoryFaults::pending());
   ASSERT_EQ(noted_faults().size(), 1U);
   EXPECT_EQ(noted_faults()[0].address, reinterpret_cast<std::uint64_t>(page));
   release_faults();
   EXPECT_EQ(protection(page), std::nullopt);
-  EXPECT_FALSE(util::MemoryFaults::pending());
+  EXPECT_FALSE(os::MemoryFaults::pending());
 }
 
 TEST_F(DoorFaultGuard, AFaultBesideTheDeviceIsThatOfTheProgram) {

@@ -11,7 +11,7 @@
 #include <cerrno>
 #include <vector>
 
-#include "vfio_user/unique_fd.h"
+#include "os/unique_fd.h"
 
 namespace softhca::door {
 namespace {
@@ -60,7 +60,7 @@ class RdmaNetlink : public ::testing::Test {
     }
     return types;
   }
-  const vfio_user::UniqueFd program_, stranger_;
+  const os::UniqueFd program_, stranger_;
   sockaddr_nl own_{};
 };
 

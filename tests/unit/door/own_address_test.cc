@@ -48,9 +48,9 @@ class OwnAddress : public testing::Test {
     return here + others;
   }
   /// Takes the turn of another process, which lasts until the descriptor is closed.
-  vfio_user::UniqueFd hold_turn() {
+  os::UniqueFd hold_turn() {
     const auto path = directory_ + "/addresses.lock";
-    vfio_user::UniqueFd other(::open(path.c_str(), O_RDWR | O_CREAT, 0600));
+    os::UniqueFd other(::open(path.c_str(), O_RDWR | O_CREAT, 0600));
     EXPECT_EQ(::flock(other.get(), LOCK_EX), 0);
     return other;
   }
@@ -84,7 +84,7 @@ TEST_F(OwnAddress, AnAddressIsTakenWhileOthersLookAtIt) {
 TEST_F(OwnAddress, AProcessThatLooksHoldsNothing) {
   for (const auto* const name : {"address-198.18.0.1", "address-198.19.7.7"}) {
     const auto path = directory_ + "/" + name;
-    const vfio_user::UniqueFd looks(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    const os::UniqueFd looks(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
     ASSERT_EQ(::flock(looks.get(), LOCK_EX), 0);
     const auto own = OwnAddresses::take(directory_, 1, "198.19.7.7");
     EXPECT_EQ(own.all().front(), driver::Gid::from_ipv4(198, 19, 7, 7));

@@ -10,12 +10,12 @@
 #include <string>
 
 #include "door/card/run_counters.h"
-#include "vfio_user/unique_fd.h"
+#include "os/unique_fd.h"
 
 namespace softhca::door {
 namespace {
 
-using vfio_user::UniqueFd;
+using os::UniqueFd;
 
 class OwnDirectory : public testing::Test {
  protected:

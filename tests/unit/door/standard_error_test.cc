@@ -7,13 +7,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "os/unique_fd.h"
 #include "util/log.h"
-#include "vfio_user/unique_fd.h"
 
 namespace softhca::door {
 namespace {
 
-using vfio_user::UniqueFd;
+using os::UniqueFd;
 
 /// Gives standard error back to the test program.
 class DoorStandardError : public testing::Test {

@@ -91,9 +91,9 @@ class FrameRecordTest : public testing::Test {
   static constexpr std::uint8_t kWhole = 0, kWithoutIcrc = 1, kTrain = 2;
 
   Bytes memory_ = Bytes(std::size_t{200} * kRecordMtu);
-  util::SharedRing ring_ = util::SharedRing::create(kRecordCapacity).value();
-  util::RingProducer producer_{ring_};
-  util::RingConsumer consumer_{ring_};
+  os::SharedRing ring_ = os::SharedRing::create(kRecordCapacity).value();
+  os::RingProducer producer_{ring_};
+  os::RingConsumer consumer_{ring_};
 };
 
 TEST_F(FrameRecordTest, ATrainArrivesAsOne) {
@@ -208,10 +208,10 @@ struct RecordStation final : Receiver {
 };
 
 TEST_F(FrameRecordTest, ATrainThatIsLongerThanARecordCrossesInPieces) {
-  auto there = util::SharedRing::create(kRecordCapacity).value();
-  auto back = util::SharedRing::create(kRecordCapacity).value();
-  const auto attach = [](const util::SharedRing& ring) {
-    return util::SharedRing::attach(ring.fd()).value();
+  auto there = os::SharedRing::create(kRecordCapacity).value();
+  auto back = os::SharedRing::create(kRecordCapacity).value();
+  const auto attach = [](const os::SharedRing& ring) {
+    return os::SharedRing::attach(ring.fd()).value();
   };
   RingPair ours(attach(there), attach(back), RecordForm::kProcess);
   RingPair theirs(attach(back), attach(there), RecordForm::kProcess);

@@ -6,7 +6,7 @@
 
 #include <cstddef>
 
-#include "util/shared_ring.h"
+#include "os/shared_ring.h"
 #include "wire/ethernet.h"
 #include "wire/frame.h"
 #include "wire/mac_address.h"
@@ -16,8 +16,8 @@ namespace {
 
 class RingPairTest : public testing::Test {
  protected:
-  static util::SharedRing attach(const util::SharedRing& ring) {
-    return util::SharedRing::attach(ring.fd()).value();
+  static os::SharedRing attach(const os::SharedRing& ring) {
+    return os::SharedRing::attach(ring.fd()).value();
   }
   /// Sends a ring's worth of frames, which the peer takes.
   void send_many() {
@@ -38,11 +38,11 @@ class RingPairTest : public testing::Test {
     return status.st_blocks / 8;
   }
 
-  static constexpr std::size_t kCapacity = util::SharedRing::kCapacityMin;
+  static constexpr std::size_t kCapacity = os::SharedRing::kCapacityMin;
   static constexpr long kAll = kCapacity / 4096;
-  util::SharedRing there_ = util::SharedRing::create(kCapacity).value();
-  util::SharedRing back_ = util::SharedRing::create(kCapacity).value();
-  util::RingConsumer peer_{there_};
+  os::SharedRing there_ = os::SharedRing::create(kCapacity).value();
+  os::SharedRing back_ = os::SharedRing::create(kCapacity).value();
+  os::RingConsumer peer_{there_};
   RingPair ours_{attach(there_), attach(back_)};
 };
 

@@ -15,13 +15,13 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-constexpr std::size_t kRingCapacity = util::SharedRing::kCapacityMin;
+constexpr std::size_t kRingCapacity = os::SharedRing::kCapacityMin;
 
 /// Two switches, as in two processes, each with a station, joined by two rings.
 class RingPortTest : public testing::Test {
  protected:
   struct Side {
-    Side(util::SharedRing out, util::SharedRing in, std::string name)
+    Side(os::SharedRing out, os::SharedRing in, std::string name)
         : station(fabric.create_port(std::move(name))),
           link(std::make_unique<RingPort>(fabric.create_port("link"), std::move(out),
                                           std::move(in))) {
@@ -40,12 +40,12 @@ class RingPortTest : public testing::Test {
     std::unique_ptr<RingPort> link;
   };
 
-  static util::SharedRing attach(const util::SharedRing& ring) {
-    return util::SharedRing::attach(ring.fd()).value();
+  static os::SharedRing attach(const os::SharedRing& ring) {
+    return os::SharedRing::attach(ring.fd()).value();
   }
 
-  util::SharedRing there_ = util::SharedRing::create(kRingCapacity).value();
-  util::SharedRing back_ = util::SharedRing::create(kRingCapacity).value();
+  os::SharedRing there_ = os::SharedRing::create(kRingCapacity).value();
+  os::SharedRing back_ = os::SharedRing::create(kRingCapacity).value();
   Side a_{attach(there_), attach(back_), "a"};
   Side b_{attach(back_), attach(there_), "b"};
 };
@@ -121,7 +121,7 @@ TEST_F(RingPortTest, FramesThatNeverStopToFlowFindRoomNevertheless) {
 }
 
 TEST_F(RingPortTest, AFrameThatDoesNotFitARecordIsDroppedAndCounted) {
-  const std::string text(util::SharedRing::kRecordMax, 'x');
+  const std::string text(os::SharedRing::kRecordMax, 'x');
   a_.station->transmit(frame_of(kB, kA, text));
   a_.deliver();
   b_.deliver();

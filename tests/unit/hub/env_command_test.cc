@@ -5,8 +5,8 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
+#include "os/unix_socket.h"
 #include "run_command.h"
-#include "vfio_user/unix_socket.h"
 
 namespace softhca::hub {
 namespace {
@@ -35,15 +35,15 @@ class EnvCommandTest : public RunCommandTest {
     return wait(start_softhca(std::move(words)));
   }
   /// A pidfd of the process that listens at `path`.
-  static vfio_user::UniqueFd listener_of(const std::string& path) {
-    const auto connection = vfio_user::connect_unix(path, "the hub");
+  static os::UniqueFd listener_of(const std::string& path) {
+    const auto connection = os::connect_unix(path, "the hub");
     ucred peer{};
     socklen_t size = sizeof peer;
     if (!connection ||
         ::getsockopt(connection->get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
       return {};
     }
-    return vfio_user::UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)));
+    return os::UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)));
   }
   const std::string eval_ = std::string("eval \"$(") + SOFTHCA_PROGRAM + " env)\"; ";
 };

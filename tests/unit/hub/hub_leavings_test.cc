@@ -6,8 +6,8 @@
 
 #include "hub/hub.h"
 #include "hub/join.h"
+#include "os/slow_close.h"
 #include "vfio_user/served_function.h"
-#include "vfio_user/slow_close.h"
 
 namespace softhca::hub {
 namespace {
@@ -43,7 +43,7 @@ class HubLeavings : public ::testing::Test {
   test::TemporaryDirectory directory_;
   std::string path_ = directory_ / "hub";
   test::SlowClose slow_{1000};
-  std::unique_ptr<util::EventLoop> loop_ = util::EventLoop::create().value();
+  std::unique_ptr<os::EventLoop> loop_ = os::EventLoop::create().value();
   test::HeldLoop held_{*loop_};
   std::unique_ptr<Hub> hub_ = Hub::create(*loop_, path_, {}).value();
   std::thread thread_;

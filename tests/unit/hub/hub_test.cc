@@ -19,7 +19,7 @@
 #include "fabric/recorder.h"
 #include "hub/hello.h"
 #include "hub/join.h"
-#include "vfio_user/unix_socket.h"
+#include "os/unix_socket.h"
 
 namespace softhca::hub {
 namespace {
@@ -129,7 +129,7 @@ class HubTest : public testing::Test {
 
   void start(Hub::Options options, util::TimeSource clock = {}) {
     stop();
-    loop_ = *util::EventLoop::create();
+    loop_ = *os::EventLoop::create();
     if (clock) {
       options.clock = std::move(clock);
     } else {
@@ -168,7 +168,7 @@ class HubTest : public testing::Test {
   std::filesystem::path directory_;
   std::string path_;
   std::string log_;
-  std::unique_ptr<util::EventLoop> loop_;
+  std::unique_ptr<os::EventLoop> loop_;
   std::unique_ptr<Hub> hub_;
   std::atomic<util::Duration> now_ = util::Duration(1h);
   std::thread thread_;
@@ -269,7 +269,7 @@ TEST_F(HubTest, AFrameMakesNoProcessWilling) {
 
 TEST_F(HubTest, OnlyTheProcessThatBreaksItsRingIsExpelled) {
   const auto a = join_hub(), b = join_hub();
-  const auto socket = *vfio_user::connect_unix(path_, "test");
+  const auto socket = *os::connect_unix(path_, "test");
   std::array<char, 64> hello;
   alignas(cmsghdr) std::array<char, CMSG_SPACE(4 * sizeof(int))> control;
   iovec bytes{.iov_base = hello.data(), .iov_len = hello.size()};
@@ -294,7 +294,7 @@ TEST_F(HubTest, OnlyTheProcessThatBreaksItsRingIsExpelled) {
 }
 
 TEST_F(HubTest, AFrameForASlowReceiverWaitsUntilThereIsRoom) {
-  start({.ring_capacity = util::SharedRing::kCapacityMin});
+  start({.ring_capacity = os::SharedRing::kCapacityMin});
   const auto a = join_hub(), b = join_hub();
   b->send(kBroadcast, "I am here");
   EXPECT_THAT(a->receive(), ElementsAre("I am here"));
@@ -314,7 +314,7 @@ TEST_F(HubTest, AFrameForASlowReceiverWaitsUntilThereIsRoom) {
 }
 
 TEST_F(HubTest, FramesSentBeforeAProcessLeftWaitForRoom) {
-  start({.ring_capacity = util::SharedRing::kCapacityMin});
+  start({.ring_capacity = os::SharedRing::kCapacityMin});
   auto a = join_hub();
   const auto b = join_hub();
   b->send(kBroadcast, "I am here");
@@ -342,7 +342,7 @@ TEST_F(HubTest, FramesSentBeforeAProcessLeftWaitForRoom) {
 }
 
 TEST_F(HubTest, OnlyItsSendersWaitForAProcessThatTakesNothing) {
-  start({.ring_capacity = util::SharedRing::kCapacityMin});
+  start({.ring_capacity = os::SharedRing::kCapacityMin});
   const auto a = join_hub(), b = join_hub(), c = join_hub(), idle = join_hub();
   for (const auto* station : {&b, &idle}) {
     (*station)->send(kBroadcast, "I am here");
@@ -400,7 +400,7 @@ TEST_F(HubTest, AFullBlockingEventfdDelaysNoOther) {
 }
 
 TEST_F(HubTest, TwoHundredProcessesHearEachOther) {
-  start({.ring_capacity = util::SharedRing::kCapacityMin});
+  start({.ring_capacity = os::SharedRing::kCapacityMin});
   std::vector<std::unique_ptr<Station>> all;
   for (int i = 0; i < 200; ++i) all.push_back(join_hub());
   all.back()->send(kBroadcast, "to all");
@@ -437,13 +437,13 @@ TEST_F(HubTest, AJoinIsRefusedWhenNoNumberIsFree) {
   a.reset();
   in_loop([this] { EXPECT_EQ(hub_->clients(), 1u); });
   EXPECT_THAT(log_, HasSubstr("no number is free"));
-  const auto socket = vfio_user::connect_unix(path_, "test");
+  const auto socket = os::connect_unix(path_, "test");
   in_loop([this] { EXPECT_EQ(hub_->clients(), 2u); });
 }
 
 TEST_F(HubTest, WithoutDescriptorsOneIsTurnedAwayAndTheHubDoesNotSpin) {
   pause();
-  const auto socket = *vfio_user::connect_unix(path_, "test");
+  const auto socket = *os::connect_unix(path_, "test");
   rlimit before{};
   ::getrlimit(RLIMIT_NOFILE, &before);
   const UniqueFd next(::dup(0));

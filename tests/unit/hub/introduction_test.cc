@@ -27,8 +27,8 @@ class FakeHub {
     Joined joined;
     joined.number = 1;
     joined.mac = mac_of(1);
-    joined.out.emplace(*util::SharedRing::attach(to_hub_.fd()));
-    joined.in.emplace(*util::SharedRing::attach(from_hub_.fd()));
+    joined.out.emplace(*os::SharedRing::attach(to_hub_.fd()));
+    joined.in.emplace(*os::SharedRing::attach(from_hub_.fd()));
     joined.wake_hub.reset(::eventfd(0, EFD_NONBLOCK));
     joined.wake_me.reset(::eventfd(0, EFD_NONBLOCK));
     joined.socket.reset(ends[1]);
@@ -45,8 +45,8 @@ class FakeHub {
     out_.publish();
   }
   /// `to_it` is the ring that process 1 writes to.
-  void introduce(const util::SharedRing& to_it, int wake) {
-    const auto from_it = *util::SharedRing::create(util::SharedRing::kCapacityMin);
+  void introduce(const os::SharedRing& to_it, int wake) {
+    const auto from_it = *os::SharedRing::create(os::SharedRing::kCapacityMin);
     Introduction introduction;
     introduction.number = 2;
     introduction.mac = mac_of(2);
@@ -61,16 +61,16 @@ class FakeHub {
 
  private:
   UniqueFd socket_;
-  util::SharedRing to_hub_ = *util::SharedRing::create(util::SharedRing::kCapacityMin);
-  util::SharedRing from_hub_ = *util::SharedRing::create(util::SharedRing::kCapacityMin);
-  util::RingProducer out_{from_hub_};
-  util::RingConsumer in_{to_hub_};
+  os::SharedRing to_hub_ = *os::SharedRing::create(os::SharedRing::kCapacityMin);
+  os::SharedRing from_hub_ = *os::SharedRing::create(os::SharedRing::kCapacityMin);
+  os::RingProducer out_{from_hub_};
+  os::RingConsumer in_{to_hub_};
   std::optional<Process> process_;
 };
 
 std::size_t links_with_wake(int wake) {
   FakeHub hub;
-  hub.introduce(*util::SharedRing::create(util::SharedRing::kCapacityMin), wake);
+  hub.introduce(*os::SharedRing::create(os::SharedRing::kCapacityMin), wake);
   hub.say(LinkNote::Kind::kIntroduced);
   hub.say(LinkNote::Kind::kReady);
   hub.process().turn();
@@ -83,8 +83,8 @@ std::size_t links_with_wake(int wake) {
 TEST(Introduced, TheLastOneOfAnAddressHasIt) {
   FakeHub hub;
   const UniqueFd bell(::eventfd(0, EFD_NONBLOCK));
-  const auto before = *util::SharedRing::create(util::SharedRing::kCapacityMin);
-  const auto now = *util::SharedRing::create(util::SharedRing::kCapacityMin);
+  const auto before = *os::SharedRing::create(os::SharedRing::kCapacityMin);
+  const auto now = *os::SharedRing::create(os::SharedRing::kCapacityMin);
   hub.introduce(before, bell.get());
   hub.introduce(now, bell.get());
   hub.say(LinkNote::Kind::kReady);
@@ -93,7 +93,7 @@ TEST(Introduced, TheLastOneOfAnAddressHasIt) {
   hub.process().turn();
   EXPECT_EQ(hub.process().link().links(), 1u);
   hub.process().push(0x025FCB000002, "hello");
-  util::RingConsumer of_before(before), of_now(now);
+  os::RingConsumer of_before(before), of_now(now);
   EXPECT_TRUE(of_before.next().empty()) << "its reader is gone";
   EXPECT_FALSE(of_now.next().empty());
 }
@@ -101,7 +101,7 @@ TEST(Introduced, TheLastOneOfAnAddressHasIt) {
 TEST(Introduced, AnEndThatIsToldBeforeTheIntroductionIsReadCounts) {
   FakeHub hub;
   const UniqueFd bell(::eventfd(0, EFD_NONBLOCK));
-  hub.introduce(*util::SharedRing::create(util::SharedRing::kCapacityMin), bell.get());
+  hub.introduce(*os::SharedRing::create(os::SharedRing::kCapacityMin), bell.get());
   hub.say(LinkNote::Kind::kGone);
   hub.process().turn();
   hub.say(LinkNote::Kind::kReady);  // about the next process with the number

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "hub/hello.h"
-#include "vfio_user/unix_socket.h"
+#include "os/unix_socket.h"
 
 namespace softhca::hub {
 namespace {
@@ -35,7 +35,7 @@ TEST(JoinTest, AHubHasGoneIfNothingListensAtItsSocket) {
   const auto path = (directory / "hub").string();
   EXPECT_FALSE(has_gone(path)) << "there was none";
   {
-    const auto listener = *vfio_user::bind_unix(path, "test");
+    const auto listener = *os::bind_unix(path, "test");
     ASSERT_EQ(::listen(listener.get(), 1), 0);
     EXPECT_FALSE(has_gone(path));
     pollfd waiting{.fd = listener.get(), .events = POLLIN, .revents = 0};
@@ -52,7 +52,7 @@ util::Result<Joined> join_fake_hub_that_says(const std::string& words) {
   auto name = (std::filesystem::temp_directory_path() / "softhca-XXXXXX").string();
   const std::filesystem::path directory = ::mkdtemp(name.data());
   const auto path = (directory / "hub").string();
-  const auto listener = *vfio_user::bind_unix(path, "test");
+  const auto listener = *os::bind_unix(path, "test");
   EXPECT_EQ(::listen(listener.get(), 1), 0);
   std::thread other([&] {
     pollfd waiting{.fd = listener.get(), .events = POLLIN, .revents = 0};
@@ -72,11 +72,11 @@ TEST(JoinTest, AHubThatDoesNotAcceptIsNotWaitedForWithoutEnd) {
   auto name = (std::filesystem::temp_directory_path() / "softhca-XXXXXX").string();
   const std::filesystem::path directory = ::mkdtemp(name.data());
   const auto path = (directory / "hub").string();
-  const UniqueFd listener(*vfio_user::bind_unix(path, "test"));
+  const UniqueFd listener(*os::bind_unix(path, "test"));
   ASSERT_EQ(::listen(listener.get(), 0), 0);
   std::vector<UniqueFd> waiting;
-  while (auto one = vfio_user::connect_own(path, "hub", 1s)) waiting.push_back(*std::move(one));
-  const auto refused = vfio_user::connect_own(path, "hub", 1s);
+  while (auto one = os::connect_own(path, "hub", 1s)) waiting.push_back(*std::move(one));
+  const auto refused = os::connect_own(path, "hub", 1s);
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message, HasSubstr("does not answer"));
   std::filesystem::remove_all(directory);

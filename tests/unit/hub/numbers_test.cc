@@ -14,8 +14,8 @@ class Machine {
  public:
   Numbers::Claim claim() {
     return [this](unsigned block) {
-      if (!claimed_.insert(block).second) return vfio_user::UniqueFd();
-      return vfio_user::UniqueFd(::dup(STDERR_FILENO));
+      if (!claimed_.insert(block).second) return os::UniqueFd();
+      return os::UniqueFd(::dup(STDERR_FILENO));
     };
   }
   void take(unsigned block) { claimed_.insert(block); }
@@ -73,7 +73,7 @@ TEST(Numbers, BlocksThatAreNotUsedAreGivenBack) {
   int open = 0;
   Numbers numbers(kMost, 1, [&open](unsigned) {
     ++open;
-    return vfio_user::UniqueFd(::dup(STDERR_FILENO));
+    return os::UniqueFd(::dup(STDERR_FILENO));
   });
   std::set<int> blocks;
   for (int i = 0; i < 600; ++i) {

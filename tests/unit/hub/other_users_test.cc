@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "hub/join.h"
+#include "os/unix_socket.h"
 #include "run_command.h"
-#include "vfio_user/unix_socket.h"
 
 namespace softhca::hub {
 namespace {

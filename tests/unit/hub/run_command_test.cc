@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 
 #include "hub/join.h"
-#include "vfio_user/unix_socket.h"
+#include "os/unix_socket.h"
 
 namespace softhca::hub {
 namespace {
@@ -103,13 +103,13 @@ TEST_F(RunCommandTest, AControlSocketAnswersWhileTheProgramRuns) {
   EXPECT_EQ(wait(start_softhca({"fault", control, "list"}, "answer")), 1);
   EXPECT_THAT(out("answer"), HasSubstr("these devices have no faults"));
   // Stands for a process that answers, as the preloaded library does.
-  vfio_user::UniqueFd listener = *vfio_user::bind_unix(directory + "/name.1", "test");
+  os::UniqueFd listener = *os::bind_unix(directory + "/name.1", "test");
   ASSERT_EQ(::listen(listener.get(), 1), 0);
   const auto asks = start_softhca({"inspect", "--json", control, "mlx5_0"}, "answer");
   pollfd comes_in{.fd = listener.get(), .events = POLLIN, .revents = 0};
   ASSERT_EQ(::poll(&comes_in, 1, 20'000), 1);
   {
-    const vfio_user::UniqueFd asked(::accept(listener.get(), nullptr, nullptr));
+    const os::UniqueFd asked(::accept(listener.get(), nullptr, nullptr));
     char line[64] = "";
     ASSERT_GT(::read(asked.get(), line, sizeof line - 1), 0);
     EXPECT_STREQ(line, "inspect 1 0 16 mlx5_0\n");
@@ -119,12 +119,12 @@ TEST_F(RunCommandTest, AControlSocketAnswersWhileTheProgramRuns) {
   EXPECT_EQ(wait(asks), 0);
   EXPECT_EQ(out("answer"), "{\n\"name.1\": {\"a\": 1}\n}\n");
   // A stopped process must not delay the answers of others.
-  const auto stopped = *vfio_user::bind_unix(directory + "/stopped.2", "test");
+  const auto stopped = *os::bind_unix(directory + "/stopped.2", "test");
   ASSERT_EQ(::listen(stopped.get(), 1), 0);
   const auto asks_both = start_softhca({"inspect", control}, "answer");
   ASSERT_EQ(::poll(&comes_in, 1, 20'000), 1);
   {
-    const vfio_user::UniqueFd asked(::accept(listener.get(), nullptr, nullptr));
+    const os::UniqueFd asked(::accept(listener.get(), nullptr, nullptr));
     constexpr std::string_view kAnswer = "ok\nsofthca:\n  a: 1\n";
     ASSERT_EQ(::write(asked.get(), kAnswer.data(), kAnswer.size()), ssize_t{kAnswer.size()});
   }

@@ -13,8 +13,8 @@
 
 #include "hub/join.h"
 #include "hub/numbers.h"
+#include "os/unix_socket.h"
 #include "run_command.h"
-#include "vfio_user/unix_socket.h"
 
 namespace softhca::hub {
 namespace {
@@ -239,7 +239,7 @@ TEST_F(RunCommandTest, AKeeperWithoutDescriptorsTurnsOneAwayAndDoesNotSpin) {
   // Not all of them: numbers below the last may still be free.
   std::vector<UniqueFd> runs;
   for (rlim_t i = 0; i != most; ++i) {
-    runs.push_back(*vfio_user::connect_unix(door + "/runs", "test"));
+    runs.push_back(*os::connect_unix(door + "/runs", "test"));
   }
   const timeval patience{.tv_sec = 20, .tv_usec = 0};
   ::setsockopt(runs.back().get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);

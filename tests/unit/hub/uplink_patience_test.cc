@@ -119,7 +119,7 @@ TEST_F(UplinkTest, AFullBlockingEventfdDelaysNoOther) {
 }
 
 TEST_F(UplinkTest, TheEndOfALinkIsReportedLaterToAFullRing) {
-  start({.ring_capacity = util::SharedRing::kCapacityMin});
+  start({.ring_capacity = os::SharedRing::kCapacityMin});
   make_link();
   const auto c = join_hub();
   // Fill the ring until a note does not fit.

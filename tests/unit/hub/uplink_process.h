@@ -99,7 +99,7 @@ class UplinkTest : public testing::Test {
     a_.reset();
     b_.reset();
     hub_.reset();
-    loop_ = *util::EventLoop::create();
+    loop_ = *os::EventLoop::create();
     options.clock = clock_;
     hub_ = *Hub::create(*loop_, path(), options);
     a_ = join_hub();
@@ -140,7 +140,7 @@ class UplinkTest : public testing::Test {
   util::Time now_{std::chrono::hours(1)};
   const util::TimeSource clock_ = [this] { return now_ += std::chrono::microseconds(1); };
   std::filesystem::path directory_;
-  std::unique_ptr<util::EventLoop> loop_;
+  std::unique_ptr<os::EventLoop> loop_;
   std::unique_ptr<Hub> hub_;
   std::unique_ptr<Process> a_, b_;
 };

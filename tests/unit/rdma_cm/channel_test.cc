@@ -89,7 +89,7 @@ TEST(Channel, OutlivesThePrivilegesOfItsMaker) {
 TEST(Channel, IsClosedWithTheLastCopyOfItsDescriptor) {
   const auto channel = *Channel::create();
   auto reader = channel->take_reader();
-  vfio_user::UniqueFd copy(::fcntl(reader.get(), F_DUPFD_CLOEXEC, 0));
+  os::UniqueFd copy(::fcntl(reader.get(), F_DUPFD_CLOEXEC, 0));
   reader.reset();
   EXPECT_FALSE(channel->closed());
   copy.reset();

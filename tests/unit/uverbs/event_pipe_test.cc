@@ -21,7 +21,7 @@ class Events : public ::testing::Test {
     return record;
   }
   EventPipe pipe_;
-  vfio_user::UniqueFd reader_;
+  os::UniqueFd reader_;
 };
 
 TEST_F(Events, AreReadOneByOneInTheirOrder) {
@@ -53,9 +53,9 @@ TEST_F(Events, AreCountedUntilTheyAreRead) {
 
 // A program may have thousands of channels, but needs descriptors below FD_SETSIZE.
 TEST_F(Events, TakeOneLowNumber) {
-  const vfio_user::UniqueFd before(::dup(reader_.get()));
+  const os::UniqueFd before(::dup(reader_.get()));
   const auto one = EventPipe::create(sizeof(Record));
-  const vfio_user::UniqueFd after(::dup(reader_.get()));
+  const os::UniqueFd after(::dup(reader_.get()));
   EXPECT_EQ(after.get(), before.get() + 2);
 }
 
@@ -71,7 +71,7 @@ TEST_F(Events, AreKnownByTheirFileWhileTheyLive) {
 
 TEST_F(Events, EndWithTheLastCopyOfTheirDescriptor) {
   EXPECT_FALSE(pipe_.closed());
-  vfio_user::UniqueFd copy(::dup(reader_.get()));
+  os::UniqueFd copy(::dup(reader_.get()));
   reader_.reset();
   EXPECT_FALSE(pipe_.closed());
   copy.reset();

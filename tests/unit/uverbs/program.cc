@@ -55,13 +55,13 @@ std::unique_ptr<Context> Program::open() {
 std::unique_ptr<Context> Program::open_file() {
   return std::make_unique<Context>(
       *device_, own_,
-      Context::Options{.give = [](vfio_user::UniqueFd fd) { return ::dup(fd.get()); },
+      Context::Options{.give = [](os::UniqueFd fd) { return ::dup(fd.get()); },
                        .take_back = [](int fd) { ::close(fd); },
                        .identify = [](int fd) -> std::uint64_t {
                          struct stat status{};
                          return ::fstat(fd, &status) == 0 ? status.st_ino : 0;
                        },
-                       .copy = [](int fd) { return vfio_user::UniqueFd(::dup(fd)); },
+                       .copy = [](int fd) { return os::UniqueFd(::dup(fd)); },
                        .made_cq = nullptr,
                        .store =
                            [this](std::uint64_t offset, std::span<const std::byte> bytes) {

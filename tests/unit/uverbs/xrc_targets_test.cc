@@ -9,9 +9,9 @@
 #include <cstdlib>
 #include <string>
 
+#include "os/unique_fd.h"
 #include "spec/connectx/qp.h"
 #include "uverbs/program.h"
-#include "vfio_user/unique_fd.h"
 
 namespace softhca::uverbs {
 namespace {
@@ -105,13 +105,13 @@ class UverbsXrcTargets : public testing::Test {
     return program_.device().commands().execute<spec::query_qp_out>(in).has_value();
   }
   /// A file that names no domain yet.
-  static vfio_user::UniqueFd new_file() {
+  static os::UniqueFd new_file() {
     std::string name = testing::TempDir() + "softhca-xrcXXXXXX";
-    vfio_user::UniqueFd file(::mkstemp(name.data()));
+    os::UniqueFd file(::mkstemp(name.data()));
     ::unlink(name.c_str());
     return file;
   }
-  static std::uint32_t number(const vfio_user::UniqueFd& file) {
+  static std::uint32_t number(const os::UniqueFd& file) {
     return static_cast<std::uint32_t>(file.get());
   }
 
@@ -213,7 +213,7 @@ TEST_F(UverbsXrcTargets, AllContextsThatOpenedATargetGetItsEvents) {
   const auto listen = [](Context& context) {
     Call alloc(UVERBS_OBJECT_ASYNC_EVENT, UVERBS_METHOD_ASYNC_EVENT_ALLOC);
     EXPECT_EQ(alloc.number(UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE, 0).on(context), 0);
-    return vfio_user::UniqueFd(static_cast<int>(alloc.made(0)));
+    return os::UniqueFd(static_cast<int>(alloc.made(0)));
   };
   const auto first_events = listen(program_.context());
   const auto other_events = listen(*other_);
@@ -226,7 +226,7 @@ TEST_F(UverbsXrcTargets, AllContextsThatOpenedATargetGetItsEvents) {
   ASSERT_EQ(::fstat(file.get(), &status), 0);
   const auto shared = program_.device().find_xrc_domain({status.st_dev, status.st_ino});
   shared->find_target(target.qpn)->handle_event(spec::event_type::COMMUNICATION_ESTABLISHED);
-  const auto read = [](const vfio_user::UniqueFd& events) {
+  const auto read = [](const os::UniqueFd& events) {
     ib_uverbs_async_event_desc event{};
     EXPECT_EQ(::fcntl(events.get(), F_SETFL, O_NONBLOCK), 0);
     EXPECT_EQ(::read(events.get(), &event, sizeof event), ssize_t{sizeof event});

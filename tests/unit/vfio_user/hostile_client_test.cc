@@ -18,12 +18,12 @@ namespace {
 
 using namespace std::chrono_literals;
 using namespace vfio_user::protocol;
+using os::UniqueFd;
 using test::bytes_of;
 using test::event;
 using test::HostileClientTest;
 using test::memory_file;
 using test::TestFunction;
-using vfio_user::UniqueFd;
 
 // Each connection is new, and each gives the server something to log.
 TEST_F(HostileClientTest, AClientThatConnectsAgainAndAgainDoesNotFloodTheLog) {
@@ -32,7 +32,7 @@ TEST_F(HostileClientTest, AClientThatConnectsAgainAndAgainDoesNotFloodTheLog) {
   const auto start = util::monotonic_now();
   const std::array<char, 64> nonsense{};
   for (int i = 0; i < 300; ++i) {
-    const auto socket = vfio_user::connect_unix(path_, "test").value();
+    const auto socket = os::connect_unix(path_, "test").value();
     ASSERT_EQ(::send(socket.get(), nonsense.data(), nonsense.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(nonsense.size()));
     std::array<char, 4096> reply;

@@ -7,19 +7,19 @@
 #include <array>
 #include <cerrno>
 
+#include "os/slow_close.h"
 #include "vfio_user/hostile_client.h"
-#include "vfio_user/slow_close.h"
 
 namespace softhca {
 namespace {
 
 using namespace vfio_user::protocol;
+using os::UniqueFd;
 using test::bytes_of;
 using test::event;
 using test::HostileClientTest;
 using test::memory_file;
 using test::TestFunction;
-using vfio_user::UniqueFd;
 
 TEST_F(HostileClientTest, ClosingReceivedDescriptorsDelaysNoServer) {
   auto hostile = negotiated();

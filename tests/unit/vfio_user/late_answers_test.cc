@@ -13,9 +13,9 @@ namespace {
 
 using namespace std::chrono_literals;
 using namespace vfio_user::protocol;
+using os::UniqueFd;
 using test::bytes_of;
 using test::TestFunction;
-using vfio_user::UniqueFd;
 
 /// A client answers each read of its memory after some time by the server's clock, which stands
 /// still otherwise.

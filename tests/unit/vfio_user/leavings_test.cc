@@ -3,20 +3,20 @@
 #include <gtest/gtest.h>
 
 #include "eventually.h"
+#include "os/slow_close.h"
 #include "vfio_user/served_function.h"
-#include "vfio_user/slow_close.h"
 
 namespace softhca {
 namespace {
 
 using namespace vfio_user::protocol;
+using os::UniqueFd;
 using test::bytes_of;
 using test::event;
 using test::kPage;
 using test::memory_file;
 using test::TestFunction;
 using vfio_user::Server;
-using vfio_user::UniqueFd;
 
 class LeavingsTest : public test::ServedFunction {
  protected:

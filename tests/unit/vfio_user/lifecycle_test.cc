@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "eventually.h"
-#include "vfio_user/event_signal.h"
+#include "os/event_signal.h"
 #include "vfio_user/process_limits.h"
 #include "vfio_user/served_function.h"
 
@@ -52,12 +52,12 @@ TEST_F(LifecycleTest, DisconnectResetsTheFunctionAndTakesItsMemory) {
 }
 
 TEST_F(LifecycleTest, AHundredClientsLeaveNoDescriptorBehind) {
-  vfio_user::EventSignal::instance();  // opens its own descriptors on first use
+  os::EventSignal::instance();  // opens its own descriptors on first use
   const auto before = open_fds();
   for (int i = 0; i < 100; ++i) {
     auto client = negotiated();
     const auto file = memory_file(1 << 20);
-    std::vector<vfio_user::UniqueFd> events;
+    std::vector<os::UniqueFd> events;
     std::vector<int> fds;
     for (int v = 0; v < 16; ++v) fds.push_back(events.emplace_back(event()).get());
     ASSERT_EQ(client.map_dma(0, 1 << 20, file.get(), 0), 0);
@@ -123,7 +123,7 @@ TEST_F(LifecycleTest, AFunctionThatHoldsDeferredWorkRunsUntilItIsDone) {
 TEST_F(LifecycleTest, AStaleSocketFileIsReplaced) {
   server_.reset();
   {
-    vfio_user::UniqueFd dead(::socket(AF_UNIX, SOCK_STREAM, 0));
+    os::UniqueFd dead(::socket(AF_UNIX, SOCK_STREAM, 0));
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     path_.copy(address.sun_path, sizeof address.sun_path - 1);
@@ -357,7 +357,7 @@ TEST_F(LifecycleTest, AClientThatDoesNotAnswerCostsOneTimeoutOnly) {
       {.reply_timeout = std::chrono::milliseconds(1), .clocks = {.now = [] { return now; }}});
   auto client = negotiated();
   ASSERT_EQ(client.map_dma(0x8000, 4096, -1, 0), 0);
-  vfio_user::MessageStream socket(vfio_user::UniqueFd(::dup(client.fd())));
+  vfio_user::MessageStream socket(os::UniqueFd(::dup(client.fd())));
   const auto requests = [&] {
     unsigned count = 0;
     while (socket.receive() == vfio_user::MessageStream::Received::kData) {

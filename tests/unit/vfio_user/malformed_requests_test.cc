@@ -2,7 +2,7 @@
 // error reply or the end of the connection, never more.
 #include <gtest/gtest.h>
 
-#include "vfio_user/event_signal.h"
+#include "os/event_signal.h"
 #include "vfio_user/malformed.h"
 
 namespace softhca {
@@ -213,7 +213,7 @@ TEST_F(MalformedTest, SetIrqsWithBadDescriptorsIsRefusedAndClosesThem) {
   auto client = negotiated();
   const auto good = event();
   const auto file = memory_file(4096);
-  vfio_user::EventSignal::instance();  // opens its own descriptors on first use
+  os::EventSignal::instance();  // opens its own descriptors on first use
   const auto before = test::open_fds();
   constexpr auto kEventfd = kIrqSetDataEventfd | kIrqSetActionTrigger;
   const int fds[] = {good.get(), good.get()};
@@ -236,7 +236,7 @@ TEST_F(MalformedTest, ABrokenPipeInPlaceOfAnEventfdIsRefused) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   ::close(ends[0]);
-  vfio_user::UniqueFd pipe(ends[1]);
+  os::UniqueFd pipe(ends[1]);
   const int fd = pipe.get();
   EXPECT_EQ(client.set_irqs(kIrqSetDataEventfd | kIrqSetActionTrigger, kMsixIrqIndex, 0, 1, {},
                             std::span(&fd, 1)),

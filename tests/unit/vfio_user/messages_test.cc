@@ -352,7 +352,7 @@ TEST_F(InterruptsTest, TheReplyToADoorbellComesBeforeTheFunctionRuns) {
 
 TEST_F(InterruptsTest, VectorsComeInChunks) {
   auto client = negotiated();
-  std::vector<vfio_user::UniqueFd> events;
+  std::vector<os::UniqueFd> events;
   for (int i = 0; i < 40; ++i) events.push_back(event());
   for (std::uint32_t start = 0; start < 40; start += 16) {
     std::vector<int> chunk;
@@ -449,7 +449,7 @@ TEST_F(InterruptsTest, CountZeroDisablesAllAndClosesTheDescriptors) {
 
 TEST_F(InterruptsTest, AFullEventfdDoesNotBlock) {
   auto client = negotiated();
-  vfio_user::UniqueFd fd(::eventfd(0, EFD_CLOEXEC));  // blocking, as a careless client makes it
+  os::UniqueFd fd(::eventfd(0, EFD_CLOEXEC));  // blocking, as a careless client makes it
   const std::uint64_t full = 0xfffffffffffffffe;
   ASSERT_EQ(::write(fd.get(), &full, sizeof full), static_cast<ssize_t>(sizeof full));
   ASSERT_EQ(set_eventfds(client, 0, {fd.get()}), 0);

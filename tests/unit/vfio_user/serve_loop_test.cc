@@ -193,7 +193,7 @@ TEST(ServeLoop, FramesThatCostTooMuchEndTheTurnSoon) {
 
 TEST(ServeLoop, MessagesAreWorkOfTheirTurn) {
   auto loop = vfio_user::ServeLoop::create().value();
-  util::EventLoop::Notice message(loop->events(), [&] { loop->events().budget().charge(1234); });
+  os::EventLoop::Notice message(loop->events(), [&] { loop->events().budget().charge(1234); });
   message.raise();
   loop->turn(util::Time{});
   loop->turn(util::Time{});

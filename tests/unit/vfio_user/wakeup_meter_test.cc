@@ -11,10 +11,10 @@ namespace {
 
 using namespace std::chrono_literals;
 using namespace vfio_user::protocol;
+using os::UniqueFd;
 using test::event;
 using test::signals;
 using test::TestFunction;
-using vfio_user::UniqueFd;
 using vfio_user::WakeupMeter;
 
 class WakeupMeterTest : public ::testing::Test {

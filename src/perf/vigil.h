@@ -1,0 +1,40 @@
+// Ends a loop that makes no progress.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdint>
+
+#include "driver/host.h"
+#include "perf/station.h"
+
+namespace softhca::perf {
+
+inline tl::unexpected<util::Error> device_gone() { return util::fail(driver::Host::kLost); }
+
+class Vigil {
+ public:
+  /// Enough for a hundred messages of 2^28 bytes at a gigabyte per second, twice over.
+  static constexpr std::chrono::seconds kPatience{60};
+
+  explicit Vigil(Station& station) : station_(station) {}
+
+  /// Call now and then. `seen`: any value that changes with each step of progress.
+  util::Result<void> look(util::Time now, std::uint64_t seen) {
+    if (station_.lost()) return device_gone();
+    if (seen != seen_ || since_ == util::Time{}) {
+      seen_ = seen;
+      since_ = now;
+    }
+    if (now - since_ <= kPatience) return {};
+    return util::fail(fmt::format("nothing has come for {} seconds", kPatience.count()));
+  }
+
+ private:
+  Station& station_;
+  util::Time since_{};
+  std::uint64_t seen_ = 0;
+};
+
+}  // namespace softhca::perf

@@ -1,0 +1,174 @@
+#include "server/control.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <new>
+#include <utility>
+
+#include "control/answer_text.h"
+#include "control/words.h"
+#include "sdxi/device.h"
+
+namespace softhca::server {
+namespace {
+
+/// Room for the closing lines of an answer, wherever it is cut.
+constexpr std::size_t kClosing = 4096;
+
+/// Advice for a path at which nothing answers.
+constexpr std::string_view kWhichPath =
+    "give the path that a running softhca serve, run or env has as its --control";
+
+std::string describe(const sdxi::Faults::Entry& entry) {
+  return fmt::format("{}: {}: matched {}, fired {}\n", entry.id, to_text(entry.rule), entry.matched,
+                     entry.fired);
+}
+
+util::Result<std::string> fault(const ControlTargets& targets, std::string_view words) {
+  auto& faults = *targets.faults;
+  const auto verb = control::next_word(words);
+  const auto argument = control::next_word(words);
+  if (!control::next_word(words).empty()) return util::fail("a rule has no blanks");
+  if (verb == "add") {
+    auto rule = parse_fault_for(targets, argument);
+    if (!rule) return tl::unexpected(rule.error());
+    if (faults.rules().size() == sdxi::Faults::kMax) {
+      return util::fail(fmt::format("there are {} rules already", sdxi::Faults::kMax));
+    }
+    return describe(*faults.find(faults.add(*std::move(rule))));
+  }
+  if (verb == "remove") {
+    sdxi::FaultId id = 0;
+    const std::string digits(argument);
+    const auto* end = digits.c_str() + digits.size();
+    if (std::from_chars(digits.c_str(), end, id).ptr != end || !faults.remove(id)) {
+      return util::fail(fmt::format("there is no rule '{}'; see fault list", argument));
+    }
+    return std::string();
+  }
+  if (!argument.empty()) return util::fail(fmt::format("fault {} takes no argument", verb));
+  if (verb == "list" || verb == "clear") {
+    std::string text;
+    for (const auto& entry : faults.rules()) text += describe(entry);
+    if (verb == "clear") faults.clear();
+    return text;
+  }
+  return util::fail("fault takes add RULE, list, remove NUMBER or clear");
+}
+
+}  // namespace
+
+util::Result<sdxi::FaultRule> parse_fault_for(const ControlTargets& targets,
+                                              std::string_view text) {
+  auto rule = sdxi::parse_fault(text);
+  if (!rule || rule->function.empty()) return rule;
+  const auto found =
+      std::ranges::find(targets.functions, rule->function, [](const auto* f) { return f->name(); });
+  if (found == targets.functions.end()) {
+    return util::fail(fmt::format("there is no function '{}'", rule->function));
+  }
+  if (dynamic_cast<const sdxi::Device*>(*found) == nullptr) {
+    return util::fail(fmt::format("{} is no SDXI function: it has no faults", rule->function));
+  }
+  return rule;
+}
+
+void Control::answer(std::string_view request, const control::ControlSocket::Reply& reply) {
+  const auto command = control::next_word(request);
+  if (command == "inspect") return inspect(request, reply);
+  const auto answer =
+      command == "fault" ? fault(targets_, request) : util::fail("a request is inspect or fault");
+  reply(answer ? std::string(control::kOk) + *answer
+               : control::error_answer(answer.error().message));
+}
+
+bool Control::is_known(std::string_view name) const {
+  return name.empty() || (name == control::kLoop && targets_.loop != nullptr) ||
+         std::ranges::any_of(targets_.functions,
+                             [name](const auto* function) { return function->name() == name; });
+}
+
+void Control::inspect(std::string_view words, const control::ControlSocket::Reply& reply) {
+  const auto request = control::parse_inspect(words);
+  if (!request) return reply(control::error_answer(request.error().message));
+  const auto& name = request->function;
+  if (!is_known(name)) {
+    return reply(control::error_answer(fmt::format("there is no function '{}'", name)));
+  }
+  if (answers_.size() == kAnswersMax)
+    return reply(control::error_answer("too many ask at the same time"));
+  auto show = request->show;
+  show.bytes = (name.empty() ? kBytesOfAll : kBytes) - kClosing;
+  answers_.push_back({.function = name,
+                      .inspection = {name.empty() ? "softhca" : name, show},
+                      .deadline = util::monotonic_now() + kPatience,
+                      .reply = reply});
+  next_.raise();
+}
+
+void Control::turn() {
+  if (answers_.empty()) return;
+  next_.raise();  // in any case, so that the next answer gets its turn
+  auto answer = std::move(answers_.front());
+  answers_.pop_front();
+  bool done = true;
+  try {
+    done = !answer.reply.wanted() || go_on(answer);
+  } catch (const std::bad_alloc&) {
+    answer.reply(control::error_answer("there is no memory for the answer"));
+  }
+  if (!done) answers_.push_front(std::move(answer));
+}
+
+bool Control::go_on(Answer& answer) {
+  auto& inspection = answer.inspection;
+  util::WorkBudget work(kTurnWork);
+  bool done = inspection.go_on(work, [&](util::Inspection& out) { show(answer, out); });
+  loop_.budget().charge(work.done());
+  if (!done && answer.deadline <= util::monotonic_now()) {
+    inspection.cut(fmt::format("the rest is left out: the answer has taken {} s",
+                               kPatience / std::chrono::seconds(1)));
+    done = true;
+  }
+  if (done) answer.reply(std::string(control::kOk) + inspection.finish());
+  return done;
+}
+
+void Control::show(const Answer& answer, util::Inspection& out) const {
+  const auto show_loop = [&](util::InspectNode& node) { targets_.loop->inspect(node); };
+  for (const auto* function : targets_.functions) {
+    if (answer.function.empty()) {
+      out.group(function->name(), [&] { function->inspect(out); });
+    } else if (function->name() == answer.function) {
+      return function->inspect(out);
+    }
+  }
+  if (targets_.loop == nullptr) return;
+  answer.function.empty() ? out.part(control::kLoop, show_loop) : out.values(show_loop);
+}
+
+util::Result<std::string> ask_server(const std::string& path, std::string_view request) {
+  const auto answer = control::ask_control(path, request);
+  if (!answer) return util::fail(fmt::format("{}; {}", answer.error().message, kWhichPath));
+  if (answer->starts_with(control::kOk)) return answer->substr(control::kOk.size());
+  std::string_view words = *answer;
+  if (words.starts_with(control::kError)) words.remove_prefix(control::kError.size());
+  while (words.ends_with('\n')) words.remove_suffix(1);
+  if (words.empty()) words = "the server hung up";
+  return util::fail(std::string(words));
+}
+
+int ask_and_print(const std::string& path, std::string_view request) {
+  const auto answer = ask_server(path, request);
+  if (answer) {
+    std::fwrite(answer->data(), 1, answer->size(), stdout);
+    return 0;
+  }
+  std::fprintf(stderr, "softhca: %s\n", answer.error().message.c_str());
+  return 1;
+}
+
+}  // namespace softhca::server

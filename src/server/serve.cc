@@ -1,0 +1,386 @@
+#include "server/serve.h"
+
+#include <fmt/format.h>
+#include <grp.h>
+
+#include <algorithm>
+#include <cassert>
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <system_error>
+#include <utility>
+#include <variant>
+
+#include "control/control_socket.h"
+#include "fabric/impairment.h"
+#include "fabric/switch.h"
+#include "jingzhao/device.h"
+#include "run/capture.h"
+#include "run/device_files.h"
+#include "sdxi/device.h"
+#include "sdxi/faults.h"
+#include "sdxi/group.h"
+#include "server/control.h"
+#include "server/device_spec.h"
+#include "server/fabric_link.h"
+#include "server/isolate/isolated_server.h"
+#include "subnet/subnet.h"
+#include "util/log.h"
+#include "util/trace.h"
+#include "vfio_user/process_limits.h"
+#include "vfio_user/serve_loop.h"
+#include "vfio_user/server.h"
+
+namespace softhca::server {
+namespace {
+
+/// Prefix of a --port whose switch is connected to a hub.
+constexpr std::string_view kFabric = "fabric:";
+
+/// All switches, as one fabric for the loop.
+class Switches final : public vfio_user::Fabric {
+ public:
+  /// The switch of this name, created at its first use with that link type. Null: it has another
+  /// link type.
+  fabric::Switch* named(const std::string& name, wire::Link link, fabric::Capture* capture) {
+    auto& found = by_name_[name];
+    if (!found) {
+      found = std::make_unique<One>();
+      if (link == wire::Link::kInfiniband) found->subnet.emplace(found->network);
+      if (capture != nullptr) found->network.set_tap(&capture->add_tap());
+    }
+    return found->network.link() == link ? &found->network : nullptr;
+  }
+  /// Connects the switch of this name to a hub.
+  util::Result<void> join(os::EventLoop& loop, const std::string& name, run::FabricMember member,
+                          fabric::Capture* capture) {
+    auto& network = *named(name, wire::Link::kEthernet, capture);
+    auto link = FabricLink::create(loop, network, name.substr(kFabric.size()), std::move(member));
+    if (!link) return tl::unexpected(link.error());
+    by_name_[name]->hub = *std::move(link);
+    return {};
+  }
+  bool has_frames() override {
+    return std::ranges::any_of(by_name_,
+                               [](const auto& one) { return one.second->network.has_work(); });
+  }
+  void deliver(std::size_t frames) override {
+    for (auto& [name, one] : by_name_) {
+      one->network.deliver(frames);
+      if (one->hub) one->hub->settle();
+    }
+  }
+  util::Time pass_time(util::Time now) override {
+    auto next = util::kNever;
+    for (auto& [name, one] : by_name_) {
+      if (one->subnet) next = std::min(next, one->subnet->run(now));
+    }
+    return next;
+  }
+
+ private:
+  struct One {
+    fabric::Switch network;
+    std::optional<subnet::Subnet> subnet;  ///< of an InfiniBand link
+    std::unique_ptr<FabricLink> hub;       ///< null: no hub
+  };
+  std::map<std::string, std::unique_ptr<One>> by_name_;
+};
+
+/// The link type of a device's port.
+wire::Link link_of(const DeviceSpec& spec) {
+  const auto* jingzhao = std::get_if<jingzhao::DeviceOptions>(&spec);
+  return jingzhao == nullptr ? wire::Link::kEthernet : jingzhao->link;
+}
+
+/// All parts of the server, in order of creation; destroyed in the opposite order.
+struct Machine {
+  std::unique_ptr<fabric::Capture> capture;
+  std::unique_ptr<util::TraceWriter> trace;
+  std::list<util::Trace> traces;  ///< one for each device
+  std::unique_ptr<vfio_user::ServeLoop> loop;
+  Switches switches;
+  std::vector<std::unique_ptr<fabric::Port>> ports;  ///< outermost wrapper of each device's port
+  sdxi::FunctionGroup group;                         ///< shared by all SDXI functions
+  std::map<std::string, sdxi::Device*> data_movers;  ///< PFs, by name
+  std::vector<std::unique_ptr<pcie::Function>> devices;
+  std::vector<std::unique_ptr<vfio_user::Server>> servers;
+  ControlTargets targets;
+  std::unique_ptr<Control> answers;
+  std::unique_ptr<control::ControlSocket> control;
+
+  Machine() = default;
+  ~Machine() {
+    control.reset();
+    answers.reset();
+    servers.clear();
+    while (!devices.empty()) devices.pop_back();  // VFs before their PF
+    while (!ports.empty()) ports.pop_back();
+  }
+  Machine(const Machine&) = delete;
+  Machine& operator=(const Machine&) = delete;
+};
+
+util::Result<void> check(const ServeOptions& options) {
+  if (options.sockets.size() != options.devices.size()) {
+    return util::fail(fmt::format("{} --device but {} --socket: each device needs one",
+                                  options.devices.size(), options.sockets.size()));
+  }
+  if (std::set(options.sockets.begin(), options.sockets.end()).size() != options.sockets.size()) {
+    return util::fail("two devices cannot share a --socket path");
+  }
+  if (options.isolate && !options.trace.empty()) {
+    return util::fail("--trace: not with --isolate, whose processes write no files");
+  }
+  if (options.isolate && options.loss > 0) {
+    return util::fail("--loss: not with --isolate, whose links are memory and lose nothing");
+  }
+  for (const auto& port : options.ports) {
+    const bool fabric = port.starts_with(kFabric);
+    if (port != "switch" && !port.starts_with("switch:") && !fabric) {
+      return util::fail(fmt::format("--port {}: want switch, switch:NAME or fabric:NAME", port));
+    }
+    if (fabric && options.isolate) {
+      return util::fail(fmt::format("--port {}: not with --isolate", port));
+    }
+  }
+  return {};
+}
+
+const std::string& port_of(const ServeOptions& options, std::size_t device) {
+  static const std::string kDefault = "switch";
+  if (options.ports.empty()) return kDefault;
+  return options.ports[std::min(device, options.ports.size() - 1)];
+}
+
+/// Creates a NIC on the switch for its position on the command line.
+template <class Device, class Options>
+std::unique_ptr<Device> make_nic(Machine& machine, const ServeOptions& serve, std::size_t index,
+                                 Options options) {
+  auto* const fabric =
+      machine.switches.named(port_of(serve, index), link_of(options), machine.capture.get());
+  assert(fabric != nullptr && "check_links()");
+  machine.ports.push_back(fabric->create_port(options.name));
+  if (serve.loss > 0) {
+    machine.ports.push_back(std::make_unique<fabric::Impairment>(
+        *machine.ports.back(),
+        fabric::Impairment::Options{.seed = serve.loss_seed + index, .loss = serve.loss}));
+  }
+  auto device = std::make_unique<Device>(std::move(options), *machine.ports.back());
+  device->dma().set_before_loss([&port = *machine.ports.back()] { return port.settle(); });
+  return device;
+}
+
+using MadeDevice = util::Result<std::unique_ptr<pcie::Function>>;
+
+MadeDevice make_device(Machine& machine, const ServeOptions& serve, std::size_t index,
+                       const connectx::DeviceOptions& options) {
+  auto device = make_nic<connectx::Device>(machine, serve, index, options);
+  if (options.share_doorbells) {
+    if (auto shared = device->share_doorbells(); !shared) return tl::unexpected(shared.error());
+  }
+  return device;
+}
+
+MadeDevice make_device(Machine& machine, const ServeOptions& serve, std::size_t index,
+                       const jingzhao::DeviceOptions& options) {
+  return make_nic<jingzhao::Device>(machine, serve, index, options);
+}
+
+/// Creates a data mover, which has no port.
+MadeDevice make_device(Machine& machine, const ServeOptions&, std::size_t,
+                       const sdxi::DeviceOptions& options) {
+  auto device = std::make_unique<sdxi::Device>(options, machine.group);
+  machine.data_movers[options.name] = device.get();
+  return device;
+}
+
+/// Creates the next VF of a data mover.
+MadeDevice make_device(Machine& machine, const ServeOptions&, std::size_t,
+                       const VirtualFunctionSpec& spec) {
+  return std::make_unique<sdxi::Device>(spec.options, machine.group,
+                                        *machine.data_movers.at(spec.pf));
+}
+
+/// All ports of a switch must have one link type.
+util::Result<void> check_links(const ServeOptions& options, const std::vector<DeviceSpec>& specs) {
+  std::map<std::string, wire::Link> links;
+  for (const auto& port : options.ports) {
+    if (port.starts_with(kFabric)) links.emplace(port, wire::Link::kEthernet);
+  }
+  for (std::size_t i = 0; i != specs.size(); ++i) {
+    if (!is_nic(specs[i])) continue;
+    const auto link = link_of(specs[i]);
+    const auto [found, first] = links.emplace(port_of(options, i), link);
+    if (!first && found->second != link) {
+      return util::fail(
+          fmt::format("{}: its switch has devices of another link; --port switch:NAME "
+                      "makes one more",
+                      name_of(specs[i])));
+    }
+    if (options.isolate && link == wire::Link::kInfiniband) {
+      return util::fail("--isolate: its links between processes are Ethernet");
+    }
+  }
+  return {};
+}
+
+util::Result<std::vector<DeviceSpec>> parse_devices(const ServeOptions& options) {
+  std::vector<DeviceSpec> specs;
+  for (const auto& text : options.devices) {
+    auto spec = parse_device(text, static_cast<unsigned>(specs.size()), options.infiniband);
+    if (!spec) return tl::unexpected(spec.error());
+    specs.push_back(*std::move(spec));
+  }
+  if (auto good = check_together(specs); !good) return tl::unexpected(good.error());
+  if (auto good = check_links(options, specs); !good) return tl::unexpected(good.error());
+  return specs;
+}
+
+/// Processes of a killed server keep listening for milliseconds; those of a large one for longer.
+constexpr auto kMemberPatience = std::chrono::seconds(2);
+
+/// Permissions of the sockets.
+util::Result<os::SocketAccess> socket_access(const ServeOptions& options) {
+  os::SocketAccess out;
+  out.patience = kMemberPatience;
+  const auto& mode = options.socket_mode;
+  const auto* end = mode.data() + mode.size();
+  const auto [stop, bad] = std::from_chars(mode.data(), end, out.mode, 8);
+  if (bad != std::errc() || stop != end || out.mode > 0777) {
+    return util::fail(fmt::format("--socket-mode {}: want octal permissions, e.g. 0660", mode));
+  }
+  if (!options.socket_group.empty()) {
+    const auto* group = ::getgrnam(options.socket_group.c_str());
+    if (group == nullptr) {
+      return util::fail(fmt::format("--socket-group {}: no such group", options.socket_group));
+    }
+    out.group = group->gr_gid;
+  }
+  return out;
+}
+
+/// Limits of each client.
+util::Result<vfio_user::Server::Options> server_options(const ServeOptions& options,
+                                                        const os::SocketAccess& access) {
+  vfio_user::Server::Options out;
+  out.socket = access;
+  const auto share = vfio_user::share_process(options.devices.size());
+  if (!share) return tl::unexpected(share.error());
+  out.max_maps = share->maps;
+  out.max_eventfds = share->eventfds;
+  return out;
+}
+
+util::Result<void> add_device(Machine& machine, const ServeOptions& options, std::size_t index,
+                              const DeviceSpec& spec, const vfio_user::Server::Options& server_of) {
+  auto made = std::visit(
+      [&](const auto& device) { return make_device(machine, options, index, device); }, spec);
+  if (!made) return tl::unexpected(made.error());
+  machine.devices.push_back(*std::move(made));
+  auto& device = *machine.devices.back();
+  if (machine.trace != nullptr) {
+    device.set_trace(machine.traces.emplace_back(*machine.trace, device.name()));
+  }
+  machine.loop->add(device);
+  auto server =
+      vfio_user::Server::listen(machine.loop->events(), device, options.sockets[index], server_of);
+  if (!server) return tl::unexpected(server.error());
+  machine.servers.push_back(*std::move(server));
+  util::log(util::LogLevel::kInfo, "{} listens on {}", device.name(), options.sockets[index]);
+  return {};
+}
+
+using Fabrics = std::map<std::string, run::FabricMember>;
+
+/// Joins the fabrics of all ports. @pre as for join_fabric()
+util::Result<Fabrics> join_fabrics(const ServeOptions& options) {
+  Fabrics all;
+  for (const auto& port : options.ports) {
+    if (!port.starts_with(kFabric) || all.contains(port)) continue;
+    auto member = run::join_fabric(port.substr(kFabric.size()), {}, [](const auto& directory) {
+      return run::write_device_files(directory);
+    });
+    if (!member) return util::fail(fmt::format("--port {}: {}", port, member.error().message));
+    all.emplace(port, *std::move(member));
+  }
+  return all;
+}
+
+/// Adds the command line's fault rules, and opens the control socket.
+util::Result<void> set_up_control(Machine& machine, const ServeOptions& options) {
+  for (const auto& device : machine.devices) machine.targets.functions.push_back(device.get());
+  machine.targets.faults = &machine.group.faults();
+  machine.targets.loop = machine.loop.get();
+  for (const auto& text : options.faults) {
+    auto rule = parse_fault_for(machine.targets, text);
+    if (!rule) return util::fail(fmt::format("--fault {}: {}", text, rule.error().message));
+    machine.group.faults().add(*std::move(rule));
+  }
+  if (options.control.empty()) return {};
+  machine.answers = std::make_unique<Control>(machine.loop->events(), machine.targets);
+  auto control = control::ControlSocket::listen(
+      machine.loop->events(), options.control,
+      [&machine](std::string_view line, const control::ControlSocket::Reply& reply) {
+        machine.answers->answer(line, reply);
+      });
+  if (!control) return tl::unexpected(control.error());
+  machine.control = *std::move(control);
+  return {};
+}
+
+}  // namespace
+
+util::Result<void> serve(const ServeOptions& options) {
+  if (auto checked = check(options); !checked) return checked;
+  const auto specs = parse_devices(options);
+  if (!specs) return tl::unexpected(specs.error());
+  const auto access = socket_access(options);
+  if (!access) return tl::unexpected(access.error());
+  if (options.isolate) {
+    std::vector<std::string> switches;
+    for (std::size_t i = 0; i != specs->size(); ++i) switches.push_back(port_of(options, i));
+    return serve_isolated(options, *specs, switches, *access);
+  }
+  auto fabrics = join_fabrics(options);
+  if (!fabrics) return tl::unexpected(fabrics.error());
+  Machine machine;
+  auto capture = run::make_capture(options);
+  if (!capture) return tl::unexpected(capture.error());
+  machine.capture = *std::move(capture);
+  if (!options.trace.empty()) {
+    auto trace = util::TraceWriter::create(options.trace);
+    if (!trace) return util::fail("--trace " + trace.error().message);
+    machine.trace = *std::move(trace);
+  }
+  auto loop = vfio_user::ServeLoop::create(
+      {.poll = std::chrono::microseconds(options.poll_us), .measure = options.measure_turns});
+  if (!loop) return tl::unexpected(loop.error());
+  machine.loop = *std::move(loop);
+  if (auto signals = machine.loop->events().stop_on_signals(); !signals) return signals;
+  machine.group.workers().set_wake_control([&events = machine.loop->events()] { events.wake(); });
+  for (auto& [port, member] : *fabrics) {
+    auto joined = machine.switches.join(machine.loop->events(), port, std::move(member),
+                                        machine.capture.get());
+    if (!joined) return joined;
+  }
+  const auto server_of = server_options(options, *access);
+  if (!server_of) return tl::unexpected(server_of.error());
+  for (std::size_t i = 0; i < options.devices.size(); ++i) {
+    if (auto added = add_device(machine, options, i, (*specs)[i], *server_of); !added) return added;
+  }
+  if (auto controlled = set_up_control(machine, options); !controlled) return controlled;
+  machine.loop->set_fabric(machine.switches);
+  std::puts("ready");
+  std::fflush(stdout);
+  machine.loop->run();
+  return {};
+}
+
+}  // namespace softhca::server
