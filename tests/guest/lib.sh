@@ -88,13 +88,6 @@ keys_are_made() {
   done
 }
 
-# no_sleep.cc, in memory, where the guest has it.
-no_sleep=
-if [ -e /share/programs/libno_sleep.so ]; then
-  no_sleep=/tmp/libno_sleep.so
-  [ -e $no_sleep ] || { cp /share/programs/libno_sleep.so $no_sleep.$$ && mv $no_sleep.$$ $no_sleep; } || fail "$no_sleep"
-fi
-
 ADDRESS_a=192.168.10.1
 ADDRESS_b=192.168.10.2
 ADDRESS6_a=fd00::1
@@ -256,8 +249,7 @@ client_and_server() {
   grep -v '^$' /tmp/client.log
 }
 
-# perftest PROGRAM OPTION...: without the second for which each end sleeps, where the guest has no_sleep.cc.
-perftest() { LD_PRELOAD=$no_sleep client_and_server 18515 -x "$@" -F; }
+perftest() { client_and_server 18515 -x "$@" -F; }
 pingpong() { client_and_server 18515 -g "$@"; }
 
 # cm_server PROGRAM ARGUMENT...: a program on b that listens with the RDMA connection manager. cm_client PROGRAM

@@ -23,7 +23,6 @@ rounds=0
 # @DEVICE and @GID stand for the values of either side.
 between() {
   local server=$2 port=$3 host=$1 process words=() word
-  [[ $4 != ib_* ]] || local -x LD_PRELOAD=$no_sleep
   shift 3
   rounds=$((rounds + 1))
   [ "$GUEST" = 1 ] || host=$server

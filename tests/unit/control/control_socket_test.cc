@@ -13,13 +13,11 @@
 #include <atomic>
 #include <cerrno>
 #include <filesystem>
-#include <fstream>
 #include <thread>
 #include <vector>
 
 #include "os/slow_close.h"
 #include "os/unix_socket.h"
-#include "server/control.h"
 #include "vfio_user/served_function.h"
 
 namespace softhca::control {
@@ -183,27 +181,6 @@ TEST(ControlClientTest, AServerThatIsNotThereIsReported) {
   ASSERT_FALSE(answer);
   EXPECT_EQ(answer.error().message,
             "control socket '/nonexistent/control': connect: No such file or directory");
-}
-
-TEST_F(ControlSocketTest, APathWithoutAListenerSaysWhatItIs) {
-  const auto why = [](const std::string& path) {
-    const auto answer = server::ask_server(path, "inspect");
-    return answer ? *answer : answer.error().message;
-  };
-  const auto file = directory_ / "file", abandoned = directory_ / "abandoned";
-  std::ofstream(file) << "text";
-  ASSERT_TRUE(os::bind_unix(abandoned, "test socket"));
-  const std::string advice =
-      "; give the path that a running softhca serve, run or env has as its --control";
-  EXPECT_EQ(why(file),
-            "control socket '" + file.string() + "': this is a file, not a socket" + advice);
-  EXPECT_EQ(why(directory_), "control socket '" + directory_.string() +
-                                 "': this is a directory, not a socket" + advice);
-  EXPECT_EQ(why(abandoned), "control socket '" + abandoned.string() +
-                                "': no process listens there any more (Connection refused)" +
-                                advice);
-  EXPECT_EQ(why("/nonexistent/control"),
-            "control socket '/nonexistent/control': connect: No such file or directory" + advice);
 }
 
 TEST_F(ControlSocketTest, APathThatIsTakenIsExplained) {

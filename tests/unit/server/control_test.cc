@@ -4,14 +4,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
 #include "connectx/device.h"
 #include "fabric/switch.h"
+#include "os/unix_socket.h"
 #include "sdxi/device.h"
 #include "sdxi/group.h"
+#include "vfio_user/served_function.h"
 
 namespace softhca::server {
 namespace {
@@ -157,6 +160,27 @@ TEST_F(ControlTest, MistakesAreAnsweredWithAReason) {
 TEST_F(ControlTest, TheNumberOfRulesIsLimited) {
   for (std::size_t i = 0; i < sdxi::Faults::kMax; ++i) ask("fault add do=stall");
   EXPECT_THAT(ask("fault add do=stall"), StartsWith("error: there are 1024 rules"));
+}
+
+TEST(ControlPath, APathWithoutAListenerSaysWhatItIs) {
+  const auto why = [](const std::string& path) {
+    const auto answer = ask_server(path, "inspect");
+    return answer ? *answer : answer.error().message;
+  };
+  const test::TemporaryDirectory directory;
+  const auto file = directory / "file", abandoned = directory / "abandoned";
+  std::ofstream(file) << "text";
+  ASSERT_TRUE(os::bind_unix(abandoned, "test socket"));
+  const std::string advice =
+      "; give the path that a running softhca serve, run or env has as its --control";
+  EXPECT_EQ(why(file), "control socket '" + file + "': this is a file, not a socket" + advice);
+  EXPECT_EQ(why(directory / ""),
+            "control socket '" + directory / "" + "': this is a directory, not a socket" + advice);
+  EXPECT_EQ(why(abandoned), "control socket '" + abandoned +
+                                "': no process listens there any more (Connection refused)" +
+                                advice);
+  EXPECT_EQ(why("/nonexistent/control"),
+            "control socket '/nonexistent/control': connect: No such file or directory" + advice);
 }
 
 }  // namespace

@@ -14,8 +14,11 @@
 #include "cli/serve_command.h"
 #include "server/serve.h"
 
-namespace softhca::run {
+namespace softhca::cli {
 namespace {
+
+using run::real_number;
+using run::whole_number;
 
 using Words = std::vector<std::string>;
 
@@ -71,39 +74,36 @@ TEST(NumberOptions, APartIsANumberOfItsRange) {
 
 TEST(NumberOptions, EachCommandRefusesWhatIsNoNumber) {
   const auto serve_with = [](const std::string& option, const std::string& value) {
-    return why_refused(cli::add_serve,
-                       {"serve", "--device", "sdxi", "--socket", "s", option, value});
+    return why_refused(add_serve, {"serve", "--device", "sdxi", "--socket", "s", option, value});
   };
   for (const std::string bad : kNoNumbers) {
     for (const auto* option : {"--loss-seed", "--devices"}) {
-      EXPECT_NE(why_refused(cli::add_run, {"run", option, bad}), "") << option << bad;
-      EXPECT_NE(why_refused(cli::add_env, {"env", option, bad}), "") << option << bad;
+      EXPECT_NE(why_refused(add_run, {"run", option, bad}), "") << option << bad;
+      EXPECT_NE(why_refused(add_env, {"env", option, bad}), "") << option << bad;
     }
-    EXPECT_NE(why_refused(cli::add_env, {"env", "--owner", bad}), "") << bad;
+    EXPECT_NE(why_refused(add_env, {"env", "--owner", bad}), "") << bad;
     for (const auto* option : {"--loss-seed", "--poll-us", "--pcap-files"}) {
       EXPECT_NE(serve_with(option, bad), "") << option << bad;
     }
     for (const auto* option : {"--from", "--count"}) {
-      EXPECT_NE(why_refused(cli::add_inspect, {"inspect", "c", option, bad}), "") << option << bad;
+      EXPECT_NE(why_refused(add_inspect, {"inspect", "c", option, bad}), "") << option << bad;
     }
     for (const auto* option : {"-n", "-t", "-r", "-Q", "-o", "-I", "-u", "-p", "-m"}) {
-      EXPECT_NE(why_refused(cli::add_perf, {"perf", "send", option, bad}), "") << option << bad;
+      EXPECT_NE(why_refused(add_perf, {"perf", "send", option, bad}), "") << option << bad;
     }
-    EXPECT_NE(why_refused(cli::add_sdxi_copy, {"copy", "a", "b", "--blocks", bad}), "") << bad;
+    EXPECT_NE(why_refused(add_sdxi_copy, {"copy", "a", "b", "--blocks", bad}), "") << bad;
   }
   for (const auto* part : {"nan", "-1", "2", ""}) {
-    EXPECT_NE(why_refused(cli::add_run, {"run", "--loss", part}), "") << part;
+    EXPECT_NE(why_refused(add_run, {"run", "--loss", part}), "") << part;
     EXPECT_NE(serve_with("--loss", part), "") << part;
   }
   for (const auto* size : {"-5", "-5K", "", "64Mx", "nan", "99999999999999999999999"}) {
     EXPECT_NE(serve_with("--pcap-size", size), "") << size;
   }
-  EXPECT_NE(why_refused(cli::add_perf, {"perf", "send", "-D", "nan"}), "");
-  EXPECT_EQ(
-      why_refused(cli::add_run, {"run", "--loss", "0.1", "--loss-seed", "0", "--devices", "32"}),
-      "");
-  EXPECT_EQ(why_refused(cli::add_inspect, {"inspect", "c", "--from", "0x1a40", "--count", "256"}),
+  EXPECT_NE(why_refused(add_perf, {"perf", "send", "-D", "nan"}), "");
+  EXPECT_EQ(why_refused(add_run, {"run", "--loss", "0.1", "--loss-seed", "0", "--devices", "32"}),
             "");
+  EXPECT_EQ(why_refused(add_inspect, {"inspect", "c", "--from", "0x1a40", "--count", "256"}), "");
 }
 
 TEST(NumberOptions, ASocketModeIsOctalPermissions) {
@@ -120,4 +120,4 @@ TEST(NumberOptions, ASocketModeIsOctalPermissions) {
 }
 
 }  // namespace
-}  // namespace softhca::run
+}  // namespace softhca::cli
