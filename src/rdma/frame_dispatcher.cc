@@ -36,7 +36,7 @@ inline bool FrameDispatcher::admits(const Engine& engine, const QueuePair& qp,
 
 inline void FrameDispatcher::deliver(Engine& engine, QueuePair& qp, const wire::Frame& arrived,
                                      const wire::IbPacket& packet) {
-  if (!admits(engine, qp, packet)) return refuse(qp, packet);
+  if (!admits(engine, qp, packet)) return refuse(engine, qp, packet);
   if (packet.info().request) {
     qp.responder_->handle_request(packet, arrived);
   } else {
@@ -49,7 +49,7 @@ inline void FrameDispatcher::deliver(Engine& engine, QueuePair& qp, const wire::
 inline void FrameDispatcher::deliver_all(Engine& engine, QueuePair& qp, const wire::Frame& arrived,
                                          const wire::IbPacket& packet) {
   if (arrived.packets() == 1) return deliver(engine, qp, arrived, packet);
-  deliver_train(qp, arrived, packet);
+  deliver_train(engine, qp, arrived, packet);
 }
 
 /// The QP of the frame if its headers match the cached ones of that QP. Null if the slow path must
@@ -160,13 +160,13 @@ bool FrameDispatcher::handle_stranger(const wire::Frame& arrived) {
 }
 
 /// Delivers the packets of a train in order, and runs of Middles together where possible.
-void FrameDispatcher::deliver_train(QueuePair& qp, const wire::Frame& arrived,
+void FrameDispatcher::deliver_train(Engine& engine, QueuePair& qp, const wire::Frame& arrived,
                                     const wire::IbPacket& first) {
   auto packet = first;
   for (unsigned left = arrived.packets(); left != 0;) {
-    auto done = deliver_middles(engine_, qp, arrived, packet, left);
+    auto done = deliver_middles(engine, qp, arrived, packet, left);
     if (done == 0) {
-      deliver(engine_, qp, arrived, packet);
+      deliver(engine, qp, arrived, packet);
       done = 1;
     }
     left -= done;
@@ -216,20 +216,21 @@ bool FrameDispatcher::handle_multicast(const wire::Frame& arrived, const wire::I
 }
 
 /// Counts a packet that admits() rejected, with the reason.
-[[gnu::noinline]] void FrameDispatcher::refuse(QueuePair& qp, const wire::IbPacket& packet) {
+[[gnu::noinline]] void FrameDispatcher::refuse(Engine& engine, QueuePair& qp,
+                                               const wire::IbPacket& packet) {
   const auto& info = packet.info();
   const auto& service = qp.service();
   if (info.service != service.packets || !(info.request ? service.responds : service.requests)) {
-    if (info.service == wire::Service::CNP_CLASS) return handle_cnp(engine_, qp, packet);
-    return engine_.drop(&qp, Drop::kService, Reason::kOtherService, info.name);
+    if (info.service == wire::Service::CNP_CLASS) return handle_cnp(engine, qp, packet);
+    return engine.drop(&qp, Drop::kService, Reason::kOtherService, info.name);
   }
   if (qp.state() == QpState::kReset) {
-    return engine_.drop(&qp, Drop::kQpState, Reason::kQpInReset, info.name);
+    return engine.drop(&qp, Drop::kQpState, Reason::kQpInReset, info.name);
   }
-  if (service.connected && !engine_.addresses.is_from_peer(qp.attributes_.path, packet.address)) {
-    return engine_.drop(&qp, Drop::kSource, Reason::kNotFromPeer);
+  if (service.connected && !engine.addresses.is_from_peer(qp.attributes_.path, packet.address)) {
+    return engine.drop(&qp, Drop::kSource, Reason::kNotFromPeer);
   }
-  return engine_.drop(&qp, Drop::kPkey, Reason::kWrongPkey);
+  return engine.drop(&qp, Drop::kPkey, Reason::kWrongPkey);
 }
 
 }  // namespace softhca::rdma

@@ -10,7 +10,8 @@
 
 namespace softhca::rdma {
 
-/// The functions that take the engine run for every packet.
+/// The functions that take the engine run for every packet. They need no FrameDispatcher, so that
+/// handle_frame() keeps one pointer less.
 class FrameDispatcher {
  public:
   FrameDispatcher(Engine& engine, const MulticastGroups& groups)
@@ -24,18 +25,19 @@ class FrameDispatcher {
   static bool take_at_once(const Engine& engine, QueuePair& qp,
                            const wire::TransportHeaders& headers, const wire::Frame& frame);
   static bool admits(const Engine& engine, const QueuePair& qp, const wire::IbPacket& packet);
-  void deliver(Engine& engine, QueuePair& qp, const wire::Frame& frame,
-               const wire::IbPacket& packet);
-  void deliver_all(Engine& engine, QueuePair& qp, const wire::Frame& frame,
-                   const wire::IbPacket& packet);
-
-  void deliver_train(QueuePair& qp, const wire::Frame& frame, const wire::IbPacket& first);
+  static void deliver(Engine& engine, QueuePair& qp, const wire::Frame& frame,
+                      const wire::IbPacket& packet);
+  static void deliver_all(Engine& engine, QueuePair& qp, const wire::Frame& frame,
+                          const wire::IbPacket& packet);
+  static void deliver_train(Engine& engine, QueuePair& qp, const wire::Frame& frame,
+                            const wire::IbPacket& first);
   static unsigned deliver_middles(const Engine& engine, QueuePair& qp, const wire::Frame& frame,
                                   const wire::IbPacket& packet, unsigned count);
+  static void refuse(Engine& engine, QueuePair& qp, const wire::IbPacket& packet);
+
   bool handle_stranger(const wire::Frame& frame);
   bool handle_multicast(const wire::Frame& frame, const wire::IbPacket& packet);
   void remember_header(QueuePair& qp, const wire::Frame& frame, const wire::IbPacket& packet);
-  void refuse(QueuePair& qp, const wire::IbPacket& packet);
 
   Engine& engine_;
   const MulticastGroups& groups_;
