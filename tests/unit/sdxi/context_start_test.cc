@@ -133,6 +133,18 @@ TEST_F(ContextTest, AFailedCheckDropsWhatIsKnownOfTheStatus) {
   EXPECT_EQ(m_.records(), 0u);
 }
 
+TEST_F(ContextTest, AStartFromAStopThatSoftwareHasWrittenReadsTheStatus) {
+  auto& c = m_.start_context(4);
+  EXPECT_TRUE(m_.execute(c, nop()).done);
+  m_.set_state(c, cxtv::CXTV_STOP_SW);
+  m_.at<spec::cxt_sts>(c.sts).set(spec::cxt_sts::read_index, 7);
+  m_.store64(c.write_index, 7);
+  EXPECT_FALSE(m_.admin(start(4, 4)).er);
+  EXPECT_TRUE(m_.execute(c, nop()).done);
+  EXPECT_EQ(m_.read_index(c), 8u);
+  EXPECT_EQ(m_.records(), 0u);
+}
+
 // D-086: the same with a jump start, which uses cached state.
 TEST_F(ContextTest, AFailedCheckMakesAJumpStartReadTheStatusAnew) {
   auto& c = m_.start_context(4);

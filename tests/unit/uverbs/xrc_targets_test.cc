@@ -153,13 +153,24 @@ TEST_F(UverbsXrcTargets, TheNameOfADomainGoesWithItsLastUser) {
 }
 
 // The kernel holds the inode (igrab), so no other file gets its number while the domain exists.
-TEST_F(UverbsXrcTargets, AnotherFileIsNotTakenForOneThatIsGone) {
+TEST_F(UverbsXrcTargets, AFileOfADomainIsKeptSoThatNoOtherGetsItsInode) {
   auto file = new_file();
-  EXPECT_EQ(open_xrcd(program_.context(), number(file), O_CREAT).wrong, 0);
-  for (int i = 0; i != 8; ++i) {
-    file = new_file();
-    EXPECT_EQ(open_xrcd(*other_, number(file), O_CREAT | O_EXCL).wrong, 0);
-  }
+  struct stat its, other;
+  ASSERT_EQ(::fstat(file.get(), &its), 0);
+  const auto domain = open_xrcd(program_.context(), number(file), O_CREAT);
+  ASSERT_EQ(domain.wrong, 0);
+  file.reset();
+  const auto is_kept = [&] {
+    for (int fd = 0; fd != 1024; ++fd) {
+      if (::fstat(fd, &other) == 0 && other.st_dev == its.st_dev && other.st_ino == its.st_ino) {
+        return true;
+      }
+    }
+    return false;
+  };
+  EXPECT_TRUE(is_kept());
+  EXPECT_EQ(close_xrcd(program_.context(), domain.handle), 0);
+  EXPECT_FALSE(is_kept());
 }
 
 TEST_F(UverbsXrcTargets, ATargetIsOpenedByItsNumberInItsDomainAlone) {

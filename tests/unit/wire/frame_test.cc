@@ -204,23 +204,25 @@ TEST(Frame, IsOfAPathUntilItsHeadIsSomethingElse) {
   const auto leave_by = [&](const char* how, auto&& change) {
     begin();
     change();
-    EXPECT_EQ(frame.flow(), 0u) << how;
+    ASSERT_EQ(frame.flow(), 0u) << how;
     begin();
     EXPECT_EQ(frame.flow(), number) << how;
     EXPECT_EQ(bytes_of(frame), expected) << how;
   };
-  leave_by("changed bytes", [&] { std::ranges::fill(frame.mutable_head(), std::byte{0xEE}); });
-  leave_by("cleared, and other bytes", [&] {
+  ASSERT_NO_FATAL_FAILURE(
+      leave_by("changed bytes", [&] { std::ranges::fill(frame.mutable_head(), std::byte{0xEE}); }));
+  ASSERT_NO_FATAL_FAILURE(leave_by("cleared, and other bytes", [&] {
     frame.clear();
     std::ranges::fill(frame.resize_head(64), std::byte{0xEE});
-  });
-  leave_by("a copy of other bytes",
-           [&] { frame = Frame::from_bytes(std::vector<std::byte>(64, std::byte{0xEE})); });
-  leave_by("begun with bytes", [&] {
+  }));
+  ASSERT_NO_FATAL_FAILURE(leave_by("a copy of other bytes", [&] {
+    frame = Frame::from_bytes(std::vector<std::byte>(64, std::byte{0xEE}));
+  }));
+  ASSERT_NO_FATAL_FAILURE(leave_by("begun with bytes", [&] {
     static constexpr std::array kPayload{std::byte{1}};
     std::ranges::fill(frame.begin(64, kPayload), std::byte{0xEE});
-  });
-  leave_by("moved away", [&] { const Frame other = std::move(frame); });
+  }));
+  ASSERT_NO_FATAL_FAILURE(leave_by("moved away", [&] { const Frame other = std::move(frame); }));
 
   begin();
   const Frame copy = frame;
