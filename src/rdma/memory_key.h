@@ -236,7 +236,7 @@ class KeyTable {
   }
 
   /// Checks variant, state, PD, QP, rights and range of an access to [address, address + length).
-  /// If pages have rights of their own, it may check only the first MiB (kLookMax).
+  /// If pages have rights of their own, it checks only the first ones (MemoryKey::kLookMax).
   KeyCheck check(MKey key, const KeyUser& user, std::uint64_t address, std::uint64_t length,
                  std::uint8_t access) {
     // Nearly every key needs only the checks of PD, rights and range. If one fails here, the slow

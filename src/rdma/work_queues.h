@@ -59,7 +59,8 @@ class WorkQueues {
   /// keeps the queue full cannot hold up the transport.
   virtual void restart_send() = 0;
   /// The next request of the QP's receive queue, or of its SRQ. An XRC target takes it from the SRQ
-  /// `srqn` that the packet names, which Transport knows. The transport has reset() `request`.
+  /// `srqn` that the packet names, an entry of Transport::xrc_srqs(). The transport has reset()
+  /// `request`.
   virtual Fetch fetch_receive(ReceiveRequest& request, XrcSrqn srqn) = 0;
   /// Fast path of fetch_receive() for a QP in RTS: the next request of its own receive queue, if
   /// that is one piece of memory. False, with nothing consumed, in any other case: then call
