@@ -1,4 +1,5 @@
-// The surroundings of a context: the descriptors of the program, the file that it maps, the time.
+// The functions by which a context reaches its caller: for the program's descriptors, the file that
+// the program maps, the time.
 #pragma once
 
 #include <cstdint>

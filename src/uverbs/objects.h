@@ -90,7 +90,7 @@ struct AddressHandle : Object {
   GidUse source;
 };
 
-/// The event descriptor of a context, or of its completion channel.
+/// A descriptor with asynchronous events, or a completion channel.
 struct EventFile {
   explicit EventFile(EventPipe the_pipe) : pipe(std::move(the_pipe)) {}
   EventPipe pipe;

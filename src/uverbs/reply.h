@@ -12,7 +12,7 @@
 
 namespace softhca::uverbs {
 
-/// Answers until one attribute cannot be written. Then the object goes again.
+/// Writes the attributes of the answer. If one cannot be written, end() removes the object.
 class Reply {
  public:
   /// Adds `object` to the table.

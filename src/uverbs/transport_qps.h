@@ -47,7 +47,7 @@ struct TransportQp : QueuedQp {
   /// READs and atomics in flight that the device takes as requester and as responder, by their
   /// logarithm.
   unsigned log_reads_, log_read_answers_;
-  bool exists_ = false;  ///< the device has a QP that ends with this
+  bool exists_ = false;  ///< the device has the QP, which the destructor destroys
 };
 
 /// RC.
