@@ -1,4 +1,5 @@
-// The kernel's side of the device files, as the interposed libc functions call it.
+// The calls on device files, as the interposed libc functions pass them on. The kernel's work
+// behind them is in uverbs/ and rdma_cm/.
 #pragma once
 
 #include <sys/types.h>

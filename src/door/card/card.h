@@ -56,10 +56,10 @@ class Card {
   /// Takes frames from the hub and from other processes. Returns their number.
   std::size_t receive();
   void progress() { host_->progress(); }
-  /// Stop waiting for receivers' room: the program ends, and pending frames must be sent now.
+  /// From now on the device sends without waiting for room at receivers: the program ends.
   void hurry() { hurries_ = true; }
   /// Sets how patiently it waits for ACKs: the peers' devices are programs, which may have to wait
-  /// for a processor. `threads`: for each processor.
+  /// for a processor. `threads`: runnable threads per processor.
   void set_crowd(unsigned threads);
   /// Sends frames to the hub and to other processes.
   void settle() { link_->settle(); }
