@@ -25,7 +25,7 @@ class AdaptivePoll {
 
   /// Reports that a message of `source` (a small number, e.g. its file descriptor) was handled.
   void message(unsigned source, util::Time now);
-  /// Reports that the functions had work of their own: a poll under way starts over.
+  /// Reports work that no message caused, such as a device's own: a poll under way starts over.
   void work(util::Time now);
   /// True if the caller should poll again instead of sleeping.
   bool look(util::Time now);

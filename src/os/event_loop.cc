@@ -136,7 +136,7 @@ unsigned EventLoop::run_once(util::Time until) {
 
 bool EventLoop::call(const epoll_event& event) {
   const auto fd = static_cast<std::uint32_t>(event.data.u64);
-  // no format: the number of this loop
+  // no format: the loop's own packing, tag()
   const auto generation = static_cast<std::uint32_t>(event.data.u64 >> 32);
   if (!slots_[fd].used || slots_[fd].generation != generation) return false;
   // A callback may add descriptors and so move the slots. It is called from a local variable, and

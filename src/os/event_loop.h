@@ -2,7 +2,7 @@
 // handlers, and an end by signal. No allocation per event.
 //
 // No callback can hold up the loop: callbacks charge their work to budget(). When it is spent, the
-// remaining callbacks go first in the next turn.
+// remaining descriptors are served in the next turn, before any that become ready later.
 //
 // Single-threaded, except wake(), stop() and notices.
 #pragma once

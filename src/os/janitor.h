@@ -23,7 +23,7 @@ namespace softhca::os {
 
 class Janitor {
  public:
-  /// Memory of a client, by the address that MemoryGuard::add() was given as used.
+  /// Memory of a client. It begins at the address that was passed to MemoryGuard::add() as `used`.
   using Map = std::span<std::byte>;
   using Maps = std::vector<Map>;
 
