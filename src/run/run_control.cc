@@ -140,8 +140,8 @@ RunControl::~RunControl() {
   thread_.join();
 }
 
-/// Serves inspect as a server does (control.h), with processes in place of functions. FUNCTION is a
-/// device's, and is asked for in all processes.
+/// Serves inspect as a server does (server/control.h), with processes in place of functions. Each
+/// process is asked for FUNCTION, the name of a device.
 std::string RunControl::answer(std::string_view request) {
   const auto command = control::next_word(request);
   if (command == "fault") {
