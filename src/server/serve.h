@@ -1,4 +1,4 @@
-// `softhca serve`: devices on vfio-user sockets, joined by a switch.
+// `softhca serve`: devices on vfio-user sockets, joined by a switch for each --port name.
 #pragma once
 
 #include <cstdint>

@@ -55,8 +55,8 @@ class GuestProcess {
   const std::string& name() const { return config_.name; }
 
   using Answer = std::function<void(std::string answer)>;
-  /// Sends a request of control.h. `answer` is called now or later; without an answer it gets an
-  /// error.
+  /// Sends a request of server/control.h. `answer` is called now or later; without an answer it
+  /// gets an error.
   void ask(std::string_view request, Answer answer);
 
   /// Transmits frames from its NICs, at most `frames` for each. Returns their number.

@@ -1,5 +1,5 @@
-// The control socket of a server with a process for each guest. It answers like control.h, from the
-// answers of the processes, and also reports on the processes.
+// The control socket of a server with a process for each guest. It answers like
+// server/control.h, from the answers of the processes, and also reports on the processes.
 #pragma once
 
 #include <map>
