@@ -1,5 +1,5 @@
-// Combines the answers of processes into one. A process can only affect its own part, whatever it
-// sends.
+// One process's answer as a part of a longer answer. Whatever the process sends, it affects only
+// its own part. JoinedAnswers puts several parts together.
 #pragma once
 
 #include <cstddef>

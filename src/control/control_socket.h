@@ -1,5 +1,5 @@
-// The control socket of a running server. A client sends one line, and reads the answer until the
-// server closes the connection. No input can stop the server.
+// The control socket of a server or a run. A client sends one line, and reads the answer until the
+// connection is closed. No input can stop the process.
 #pragma once
 
 #include <functional>
