@@ -1,4 +1,4 @@
-// The own receive queue of a QP. QPs without one take their WQEs from a SharedReceiveQueue.
+// A QP's own receive queue. QPs without one take their WQEs from a SharedReceiveQueue.
 #pragma once
 
 #include <span>

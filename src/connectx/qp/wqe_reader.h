@@ -1,5 +1,5 @@
-// Copies send WQEs of QPs to the device's own memory, so that the guest cannot change them between
-// check and use. Traces the WQEs of QPs.
+// Copies send WQEs out of guest memory, so that the guest cannot change them between check and use.
+// Traces the WQEs of QPs.
 #pragma once
 
 #include <array>
