@@ -87,16 +87,6 @@ bool Transport::resume(QueuePair& qp, FaultSide side, bool failed) {
                                        : qp.responder_->resume(failed);
 }
 
-bool Transport::handle_frame(const wire::Frame& frame, util::Time now) {
-  return dispatcher_.handle_frame(frame, now);
-}
-
-util::Time Transport::run(util::Time now, util::WorkBudget& work) {
-  return scheduler_.run(now, work);
-}
-
-void Transport::run_only(QueuePair& qp, util::WorkBudget& work) { scheduler_.run_only(qp, work); }
-
 std::string Transport::inspect() const {
   util::InspectNode all("queue_pairs");
   for (const auto* qp : queue_pairs()) {

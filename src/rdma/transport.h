@@ -109,16 +109,18 @@ class Transport {
 
   /// False if the frame is not for a QP of this port; on Ethernet it may belong to another
   /// consumer. True if it was taken, or dropped and counted.
-  bool handle_frame(const wire::Frame& frame, util::Time now);
+  bool handle_frame(const wire::Frame& frame, util::Time now) {
+    return dispatcher_.handle_frame(frame, now);
+  }
 
   /// Sends due packets and expires timers until `work` is spent; that pays for packets and for
   /// their handling at the receiver. Returns when to call again: `now` if work is left, kNever if
   /// nothing is pending.
-  util::Time run(util::Time now, util::WorkBudget& work);
+  util::Time run(util::Time now, util::WorkBudget& work) { return scheduler_.run(now, work); }
   /// Notes the time without a run(): for verbs, while nothing can be sent.
   void note_time(util::Time now) { engine_.now = now; }
   /// Serves `qp` alone, while nothing can be sent. @pre it sends no packets
-  void run_only(QueuePair& qp, util::WorkBudget& work);
+  void run_only(QueuePair& qp, util::WorkBudget& work) { scheduler_.run_only(qp, work); }
 
   // Inspection ---------------------------------------------------------------------------------
 
