@@ -51,6 +51,7 @@ class Nightly(unittest.TestCase):
         self.assertIn("1 of 2 steps have passed", out)
         self.assertEqual(self.run_steps("once", options=["--resume"])[0], 0)
         self.assertEqual(self.run_steps("once")[0], 1)
+        self.assertEqual(self.run_steps("once", options=["--resume"])[0], 1)
 
     def test_it_goes_on_after_a_failure_and_says_so(self):
         status, out = self.run_steps("bad", "good")
