@@ -52,9 +52,7 @@ inline os::UniqueFd memory_file(std::size_t size) {
   return fd;
 }
 
-inline os::UniqueFd event() {
-  return os::UniqueFd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-}
+inline os::UniqueFd event() { return os::UniqueFd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)); }
 
 /// True if `act` does not return until the full eventfd is read.
 inline bool waits_until_read(int fd, const std::function<void()>& act) {
