@@ -211,6 +211,10 @@ function(softhca_preload folder)
   target_link_options(softhca_preload PRIVATE -static-libstdc++ -Wl,--exclude-libs,ALL -Wl,-z,defs
                       # The loader is not called later: in a handler of a signal it may have no stack.
                       -Wl,-z,now)
+  # A library with a sanitizer does not work in programs without it: its tests are left out then, and so is the library.
+  if(SOFTHCA_SANITIZE)
+    set_target_properties(softhca_preload PROPERTIES EXCLUDE_FROM_ALL ON)
+  endif()
 endfunction()
 
 # softhca_compile_quickly(<target>): for programs whose own speed is no matter.
