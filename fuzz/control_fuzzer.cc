@@ -48,14 +48,7 @@ class Server {
     path_ = directory_ / "control";
     loop_ = *os::EventLoop::create();
     control_ = std::make_unique<server::Control>(*loop_, targets_);
-    socket_ = *control::ControlSocket::listen(
-        *loop_, path_, [this](std::string_view line, const control::ControlSocket::Reply& reply) {
-          const auto checked = [reply](const std::string& answer) {
-            check(is_answer(answer));
-            reply(answer);
-          };
-          control_->answer(line, {.send = checked, .is_wanted = reply.is_wanted});
-        });
+    listen();
   }
   ~Server() {
     socket_.reset();
@@ -67,10 +60,24 @@ class Server {
     for (auto& client : clients_) client.reset();
     control_->answer("fault clear", {.send = [](const std::string&) {}});
     expect_service();
+    // Threads of the socket close its descriptors. Its end waits for them.
+    socket_.reset();
+    listen();
   }
 
  private:
   static constexpr std::size_t kClients = 20;  // more than the server accepts at a time
+
+  void listen() {
+    socket_ = *control::ControlSocket::listen(
+        *loop_, path_, [this](std::string_view line, const control::ControlSocket::Reply& reply) {
+          const auto checked = [reply](const std::string& answer) {
+            check(is_answer(answer));
+            reply(answer);
+          };
+          control_->answer(line, {.send = checked, .is_wanted = reply.is_wanted});
+        });
+  }
 
   void play_step(Script& script) {
     const auto action = script.byte();

@@ -90,11 +90,11 @@ class Turn {
 };
 
 /// Plays one input. A turn that takes too long, or memory leaked by the input, ends the program
-/// only if several runs in a row show it. The first run fills one-time caches, and the machine may
-/// be slow for a moment.
+/// only if many runs in a row show it. The first run fills one-time caches, a thread that ends
+/// frees its memory a little later, and the machine may be slow for a moment.
 template <class Play>
 int run_input(Play play) {
-  constexpr int kRuns = 4;
+  constexpr int kRuns = 16;
   for (int run = 1;; ++run) {
     suspicion = {};
     const auto before = heap_in_use();

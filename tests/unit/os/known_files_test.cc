@@ -9,8 +9,10 @@
 namespace softhca::os {
 namespace {
 
+// Like the library's, the sets are never destroyed.
+
 TEST(KnownFiles, AreFoundByDeviceAndInode) {
-  KnownFiles files;
+  static KnownFiles files;
   EXPECT_EQ(files.find(1, 2), std::nullopt);
   files.add(1, 2, 7);
   files.add(1, 3, 8);
@@ -20,7 +22,7 @@ TEST(KnownFiles, AreFoundByDeviceAndInode) {
 }
 
 TEST(KnownFiles, GoOneByOne) {
-  KnownFiles files;
+  static KnownFiles files;
   files.add(1, 2, 7);
   files.add(2, 2, 8);
   files.remove(1, 2);
@@ -34,7 +36,7 @@ TEST(KnownFiles, GoOneByOne) {
 }
 
 TEST(KnownFiles, AReaderNeverFindsTheNumberOfAnotherFile) {
-  KnownFiles files;
+  static KnownFiles files;
   std::atomic<bool> ends = false;
   std::thread writer([&] {
     for (ino_t i = 1; !ends; i = i % 1000 + 1) {
