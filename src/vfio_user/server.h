@@ -73,8 +73,8 @@ class Server {
   os::EventLoop::Notice gone_;                 ///< the janitor has released something
   os::Janitor janitor_;
   std::optional<Session> session_;
-  /// The session's client has sent something. Another server that looks for a listener at this path
-  /// connects and sends nothing.
+  /// The session has handled something of its client and goes on. Another server that looks for a
+  /// listener at this path connects and sends nothing.
   bool heard_ = false;
   std::uint32_t watched_ = 0;  ///< events for which the session's socket is watched
   util::RateLimiter notes_{3, std::chrono::seconds(10)};
