@@ -36,7 +36,7 @@ EMULATOR_FAULT = "Oops: int3"
 # the kernel's accesses to process memory. The gain was not measured.
 EMULATED_PROCESSOR = "max,la57=off,svm=off,erms=off,fsrm=off,smap=off"
 KERNEL_HZ = 250  # of Debian's kernels. With a larger one, the kernel's short delays would be longer than asked for
-LAST_WORDS = ("Kernel panic", "softhca: initramfs:", EMULATOR_FAULT)  # of a kernel that cannot continue
+LAST_WORDS = ("Kernel panic", "softhca: initramfs:", "softhca: start:", EMULATOR_FAULT)  # of a guest that cannot continue
 ORDER_BYTES_MAX = 1 << 20  # the guest's shell reads it byte by byte
 
 
@@ -44,7 +44,8 @@ def job_archive(settings, script):
     """The part of the initramfs that changes between runs."""
     archive = Writer()
     archive.file("init", (INIT / "init").read_bytes(), 0o755)
-    archive.file("softhca/start", (INIT / "start").read_bytes(), 0o755)
+    for name in ("start", "udev-settle"):
+        archive.file(f"softhca/{name}", (INIT / name).read_bytes(), 0o755)
     archive.file("softhca/settings",
                  "".join(f"{name}={shlex.quote(str(value))}\n" for name, value in settings.items()))
     if script:
@@ -386,8 +387,11 @@ class Guest:
         if self._exit_seen and (self._marker[0] in self._dmesg_tail or now > self._marker[1]):
             self._boot_ended(*self._exit_seen)
             self._exit_seen = None
+        ended = self.process.poll() is not None  # before the last look at the console
         self._watch_console()
-        if self.process.poll() is not None:
+        if self.failure:
+            return
+        if ended:
             self._read_all()
             if self._order == "poweroff":
                 self._finish()
@@ -448,7 +452,7 @@ class Guest:
             time.sleep(0.5)  # so that it can finish its last output
             last_words = process.tail(self.console, 100)
             start = min((last_words.find(word) for word in LAST_WORDS if word in last_words), default=0)
-            self.failure = f"{self.name}: the kernel stopped: " + \
+            self.failure = f"{self.name} stopped: " + \
                 "\n".join(last_words[start:].splitlines()[:12])
             if not self.up and EMULATOR_FAULT in last_words:
                 self.failure += (f"\n{self.name}: a fault of QEMU's TCG, not of the devices: one CPU executed code that "

@@ -114,7 +114,7 @@ iser_initiator() {
     fail "the disk has no protection"
   random_blocks
   # When a program closes the device that it had opened for writing, udev scans for partitions again.
-  udevadm settle --timeout=60
+  udev-settle 60
   run "${node[@]}" -I iser --logout
   run "${node[@]}" -I iser -o delete
   iscsiadm -k 0

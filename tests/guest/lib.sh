@@ -61,7 +61,7 @@ _first() {
 # expect_functions N: there are N functions with netdev and RDMA device, under the names that udev gives them.
 expect_functions() {
   wait_for 120 "$1 mlx5 functions" _functions_ready "$1"
-  udevadm settle --timeout=120 || fail "udev is not done after 120 s"
+  udev-settle 120 || fail "udev is not done after 120 s"
 }
 _functions_ready() {
   local n=0 host

@@ -18,7 +18,7 @@ for function in $functions; do
   [ "$IB_here" = "mlx5_$number" ] || run rdma dev set "$IB_here" name "mlx5_$number"
   number=$((number + 1))
 done
-udevadm settle
+udev-settle
 status=0
 ORACLE_TIMES=1 /share/oracle "$@" >/share/oracle.lines 2>/share/oracle.times || status=$?
 sort -rn /share/oracle.times | head -n 20

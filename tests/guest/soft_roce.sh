@@ -18,7 +18,7 @@ roce() {
   run devlink dev param set "pci/$function" name enable_roce value "$1" cmode driverinit
   run devlink dev reload "pci/$function"
   wait_for 60 "netdev after the reload" sh -c "ls /sys/bus/pci/devices/$function/net/*"
-  udevadm settle --timeout=120
+  udev-settle 120
   IF_here=$(netdev_of "$function") IB_here=$(ibdev_of "$function")
   ip addr replace "$ADDRESS_here/24" dev "$IF_here"
   run ip link set "$IF_here" mtu 4500 up
