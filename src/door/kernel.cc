@@ -5,10 +5,12 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <iterator>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -129,6 +131,7 @@ Engine* make() {
   auto variables = read_variables(std::getenv);
   // Standard error belongs to the program: the user may limit the library's lines there.
   util::set_log_level(variables.log_level);
+  std::ranges::move(mistyped_names(environ), std::back_inserter(variables.mistakes));
   report(variables.mistakes);
   auto made =
       Engine::create({.cards = {.directory = directory,

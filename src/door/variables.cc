@@ -9,6 +9,8 @@
 #include <string_view>
 #include <utility>
 
+#include "util/nearest.h"
+
 namespace softhca::door {
 namespace {
 
@@ -87,6 +89,23 @@ Variables read_variables(const Get& get) {
                  "IPv4 addresses or if:NAME, separated by commas");
   }
   return all;
+}
+
+std::vector<std::string> mistyped_names(const char* const* environment) {
+  const std::vector<std::string> names = {"SOFTHCA_ACCEL",   "SOFTHCA_ADDRESS", "SOFTHCA_CONTROL",
+                                          "SOFTHCA_DEVICES", "SOFTHCA_DOOR",    "SOFTHCA_DOORBELLS",
+                                          "SOFTHCA_LIBRARY", "SOFTHCA_LOG",     "SOFTHCA_LOSS",
+                                          "SOFTHCA_MEMLOCK", "SOFTHCA_MIRROR",  "SOFTHCA_QEMU"};
+  std::vector<std::string> lines;
+  for (auto at = environment; at != nullptr && *at != nullptr; ++at) {
+    const std::string_view variable(*at);
+    const auto name = variable.substr(0, variable.find('='));
+    if (!name.starts_with("SOFTHCA_") || std::ranges::count(names, name) != 0) continue;
+    // A program may have variables of its own that begin like this.
+    if (const auto meant = util::nearest(name, names); !meant.empty())
+      lines.push_back(fmt::format("{}: softhca has no such variable{}", name, meant));
+  }
+  return lines;
 }
 
 }  // namespace softhca::door

@@ -27,5 +27,7 @@ struct Variables {
 
 /// `get`: std::getenv(). An empty variable counts as one that is not set.
 Variables read_variables(const std::function<const char*(const char*)>& get);
+/// A line for each variable of `environment` (NAME=VALUE) whose name is close to one of softhca's.
+std::vector<std::string> mistyped_names(const char* const* environment);
 
 }  // namespace softhca::door

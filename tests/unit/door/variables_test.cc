@@ -81,5 +81,15 @@ TEST(DoorVariables, AValueThatIsNotAllowedIsNamedWithThoseThatAre) {
   EXPECT_EQ(all.numbers.count, 1u);
 }
 
+TEST(DoorVariables, ANameThatIsCloseToOneOfTheirsIsMistyped) {
+  const char* const environment[] = {"SOFTHCA_LOGS=debug",  "SOFTHCA_LOG=debug",
+                                     "HOME=/root",          "SOFTHCA_WHAT_A_TEST_NEEDS=1",
+                                     "SOFTHCA_DOOR=/run/x", nullptr};
+  EXPECT_EQ(
+      mistyped_names(environment),
+      (std::vector<std::string>{"SOFTHCA_LOGS: softhca has no such variable (SOFTHCA_LOG?)"}));
+  EXPECT_TRUE(mistyped_names(nullptr).empty());
+}
+
 }  // namespace
 }  // namespace softhca::door
