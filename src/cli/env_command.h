@@ -8,8 +8,8 @@
 #include <optional>
 #include <string>
 
+#include "run/device_options.h"
 #include "run/fabric_options.h"
-#include "run/seen_devices.h"
 
 namespace CLI {
 class App;
@@ -19,7 +19,7 @@ namespace softhca::cli {
 
 struct EnvOptions {
   run::FabricOptions fabric;
-  run::SeenDevices seen;
+  run::DeviceOptions seen;
   std::string control;            ///< path of a control socket; empty: none
   std::optional<int> owner = {};  ///< process that owns the environment; nothing: the caller
   bool plain = false;             ///< print NAME=VALUE instead of shell syntax

@@ -66,7 +66,7 @@ class Run {
  private:
   util::Result<void> set_up_own();
   util::Result<void> set_up_shared();
-  util::Result<void> tell_program(std::vector<std::string>& environment);
+  util::Result<void> notify_program(std::vector<std::string>& environment);
   util::Result<void> block_signals();
   util::Result<void> watch();
   util::Result<int> wait();
@@ -110,7 +110,7 @@ util::Result<int> Run::run() {
                  why.c_str());
   }
   auto environment = run::environment_for(run::own_environment(), *library, directory_);
-  if (auto told = tell_program(environment); !told) return tl::unexpected(told.error());
+  if (auto told = notify_program(environment); !told) return tl::unexpected(told.error());
   const auto started = run::start_program(options_.program, environment, signals_before_);
   if (started.pid < 0) {
     std::fprintf(stderr, "softhca: %s\n", started.reason.c_str());
@@ -163,7 +163,7 @@ util::Result<void> Run::set_up_shared() {
 }
 
 /// Adds the library's other variables, besides the directory.
-util::Result<void> Run::tell_program(std::vector<std::string>& environment) {
+util::Result<void> Run::notify_program(std::vector<std::string>& environment) {
   for (auto& one : options_.seen.variables(shown_)) environment.push_back(std::move(one));
   if (options_.control.empty()) return {};
   auto control = run::RunControl::create(options_.control);

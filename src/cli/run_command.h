@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "run/device_options.h"
 #include "run/fabric_options.h"
-#include "run/seen_devices.h"
 
 namespace CLI {
 class App;
@@ -16,7 +16,7 @@ namespace softhca::cli {
 
 struct RunOptions {
   run::FabricOptions fabric;
-  run::SeenDevices seen;
+  run::DeviceOptions seen;
   std::string control;               ///< path of a control socket; empty: none
   std::vector<std::string> program;  ///< with its arguments
 };

@@ -82,7 +82,7 @@ class Switch::SwitchPort final : public Port {
   void set_receiver(Receiver* receiver) override {
     const bool was = receiver_ != nullptr;
     receiver_ = receiver;
-    if (was != (receiver != nullptr)) switch_.tell_link(number_, receiver != nullptr);
+    if (was != (receiver != nullptr)) switch_.report_link(number_, receiver != nullptr);
   }
   bool takes_trains() const override { return switch_.trains_; }
   bool link_up() const override { return true; }

@@ -80,7 +80,7 @@ class Switch {
   class SwitchPort;
 
   void remove_port(std::uint32_t port);
-  void tell_link(std::uint32_t port, bool up) {
+  void report_link(std::uint32_t port, bool up) {
     if (forwarder_ != nullptr) forwarder_->handle_link(port, up);
   }
   std::int64_t settle(SwitchPort& port);

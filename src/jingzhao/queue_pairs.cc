@@ -265,7 +265,7 @@ void QueuePairs::check_losses(QueuePair& qp) {
 
 /// Decodes the context again after a reload from host memory, whose contents now apply. Returns
 /// true.
-bool QueuePairs::decode_anew(QueuePair& qp) {
+bool QueuePairs::decode_slow(QueuePair& qp) {
   const auto entry = contexts_.get(qp.qpn().value(), qp.slot);
   qp.decode(util::View<Context>({entry.bytes, Context::kSize}), entry.brought);
   return true;

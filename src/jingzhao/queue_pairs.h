@@ -102,7 +102,7 @@ class QueuePairs final : private IcmCache::Owner {
     if (contexts_.touch_again(qp.slot, qp.brought())) [[likely]]
       return true;
     const auto brought = contexts_.touch(qp.qpn().value(), qp.slot);
-    return brought != 0 && (brought == qp.brought() || decode_anew(qp));
+    return brought != 0 && (brought == qp.brought() || decode_slow(qp));
   }
   Doorbells& doorbells() { return doorbells_; }
   /// Polls for receives posted to a QP in ERR, which must be flushed.
@@ -141,7 +141,7 @@ class QueuePairs final : private IcmCache::Owner {
   void note_losses(IcmCache::Range contexts, IcmCache::Range cqs);
   void check_losses(QueuePair& qp);
   void fail_soon(QueuePair& qp, rdma::Reason reason);
-  bool decode_anew(QueuePair& qp);
+  bool decode_slow(QueuePair& qp);
   void lose_doorbell(QueuePair& qp);
   CommandResult create(Qpn qpn, util::View<Context> context);
   void remove(QueuePair& qp);

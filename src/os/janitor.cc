@@ -56,7 +56,7 @@ struct Janitor::Queue {
   std::condition_variable changed;
   std::deque<Job> jobs;
   EventLoop::Notice* gone = nullptr;  ///< null after the janitor is destroyed
-  bool asked = false;                 ///< tell_when_gone() is pending
+  bool asked = false;                 ///< notify_when_gone() is pending
   bool busy = false;                  ///< a job is under way
   bool has_thread = false;
   bool ended = false;
@@ -132,7 +132,7 @@ struct Janitor::Queue {
   }
 
   /// False if there is no job.
-  bool tell_when_done() {
+  bool notify_when_done() {
     const std::lock_guard lock(mutex);
     asked = !idle();
     return asked;
@@ -193,9 +193,9 @@ void Janitor::unmap_now(std::span<const Map> maps) {
   for (const auto& map : maps) unmap_in_pieces(map);
 }
 
-void Janitor::tell_when_gone() {
-  const bool known_will = known_->tell_when_done();
-  const bool foreign_will = foreign_->tell_when_done();
+void Janitor::notify_when_gone() {
+  const bool known_will = known_->notify_when_done();
+  const bool foreign_will = foreign_->notify_when_done();
   if (!known_will && !foreign_will && known_->gone != nullptr) known_->gone->raise();
 }
 

@@ -48,7 +48,7 @@ class Janitor {
   static void unmap_now(std::span<const Map> maps);
 
   /// Raises `gone` when a current job is done; immediately if there is none.
-  void tell_when_gone();
+  void notify_when_gone();
 
   /// Maps and descriptors not yet released.
   std::size_t pending_maps() const;

@@ -58,14 +58,14 @@ inline QueuePair* FrameDispatcher::find_by_header(const Engine& engine,
                                                   const wire::Frame& arrived) {
   if (!arrived.has_values()) return nullptr;
   auto* qp = engine.qps.find(arrived.headers()->bth.dest_qp);
-  if (qp == nullptr || qp->seen_.generation != engine.addresses.generation()) return nullptr;
-  return qp->seen_.header.matches(arrived) ? qp : nullptr;
+  if (qp == nullptr || qp->accepted_.generation != engine.addresses.generation()) return nullptr;
+  return qp->accepted_.header.matches(arrived) ? qp : nullptr;
 }
 
 /// Fast path for the common packets of a QP's peer. False if the slow path must handle it.
-[[gnu::always_inline]] inline bool FrameDispatcher::take_at_once(
-    const Engine& engine, QueuePair& qp, const wire::TransportHeaders& headers,
-    const wire::Frame& arrived) {
+[[gnu::always_inline]] inline bool FrameDispatcher::take_fast(const Engine& engine, QueuePair& qp,
+                                                              const wire::TransportHeaders& headers,
+                                                              const wire::Frame& arrived) {
   if (headers.bth.opcode == wire::Opcode::RC_RDMA_WRITE_ONLY) {
     return qp.responder_->take_write(headers, arrived);
   }
@@ -85,7 +85,7 @@ inline QueuePair* FrameDispatcher::find_by_header(const Engine& engine,
       return taken;
     }
     case wire::Opcode::UD_SEND_ONLY:
-      return qp.responder_->take_datagram(headers, arrived, qp.seen_.header);
+      return qp.responder_->take_datagram(headers, arrived, qp.accepted_.header);
     default:
       return false;
   }
@@ -98,8 +98,8 @@ bool FrameDispatcher::handle_frame(const wire::Frame& arrived, util::Time now) {
   if (qp == nullptr) return handle_stranger(arrived);
   engine.counters.rx_packets += arrived.packets();
   engine.counters.rx_bytes += arrived.size_of_all();
-  if (take_at_once(engine, *qp, *arrived.headers(), arrived)) return true;
-  deliver_all(engine, *qp, arrived, qp->seen_.header.packet(arrived));
+  if (take_fast(engine, *qp, *arrived.headers(), arrived)) return true;
+  deliver_all(engine, *qp, arrived, qp->accepted_.header.packet(arrived));
   return true;
 }
 
@@ -114,8 +114,8 @@ void FrameDispatcher::remember_header(QueuePair& qp, const wire::Frame& arrived,
       !engine_.addresses.is_from_peer(qp.attributes_.path, packet.address)) {
     return;
   }
-  qp.seen_.header.remember(arrived, packet);
-  qp.seen_.generation = engine_.addresses.generation();
+  qp.accepted_.header.remember(arrived, packet);
+  qp.accepted_.generation = engine_.addresses.generation();
   qp.responder_->remember_source(packet);
 }
 

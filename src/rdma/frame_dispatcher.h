@@ -22,8 +22,8 @@ class FrameDispatcher {
 
  private:
   static QueuePair* find_by_header(const Engine& engine, const wire::Frame& frame);
-  static bool take_at_once(const Engine& engine, QueuePair& qp,
-                           const wire::TransportHeaders& headers, const wire::Frame& frame);
+  static bool take_fast(const Engine& engine, QueuePair& qp, const wire::TransportHeaders& headers,
+                        const wire::Frame& frame);
   static bool admits(const Engine& engine, const QueuePair& qp, const wire::IbPacket& packet);
   static void deliver(Engine& engine, QueuePair& qp, const wire::Frame& frame,
                       const wire::IbPacket& packet);

@@ -219,8 +219,8 @@ std::unique_ptr<MemoryKey> KeyTable::extract_index(std::uint32_t index) {
   return std::move(keys_[index]);
 }
 
-KeyCheck KeyTable::check_closely(MKey key, const KeyUser& user, std::uint64_t address,
-                                 std::uint64_t length, std::uint8_t access) {
+KeyCheck KeyTable::check_slow(MKey key, const KeyUser& user, std::uint64_t address,
+                              std::uint64_t length, std::uint8_t access) {
   const auto index = shape_.index(key);
   if (source_ != nullptr && find_index(index) == nullptr) source_->bring(index);
   const auto result = judge(key, user, address, length, access);

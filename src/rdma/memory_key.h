@@ -250,7 +250,7 @@ class KeyTable {
         return {found, Reason::kNone};
       }
     }
-    return check_closely(key, user, address, length, access);
+    return check_slow(key, user, address, length, access);
   }
 
   /// Host address of [address, address + length). Null unless the range is one piece of local
@@ -334,8 +334,8 @@ class KeyTable {
 
  private:
   friend class SignatureMover;
-  [[gnu::noinline]] KeyCheck check_closely(MKey key, const KeyUser& user, std::uint64_t address,
-                                           std::uint64_t length, std::uint8_t access);
+  [[gnu::noinline]] KeyCheck check_slow(MKey key, const KeyUser& user, std::uint64_t address,
+                                        std::uint64_t length, std::uint8_t access);
   KeyCheck judge(MKey key, const KeyUser& user, std::uint64_t address, std::uint64_t length,
                  std::uint8_t access);
   void note(const KeyCheck& check, MKey key, std::uint64_t address, std::uint64_t length,

@@ -14,8 +14,8 @@
 #include "rdma/xrc_srqs.h"
 #include "spec/infiniband/constants.h"
 #include "util/inspect.h"
+#include "wire/accepted_header.h"
 #include "wire/ib_header.h"
-#include "wire/seen_header.h"
 
 namespace softhca::rdma {
 
@@ -150,7 +150,7 @@ class QueuePair {
   /// lists: PD, reserved LKey, source QPN of the DETH.
   void take(const QpAttributes& from, QpAttributeSet taken);
   /// Call after the path has changed.
-  void invalidate_headers() { path_header_.generation = seen_.generation = 0; }
+  void invalidate_headers() { path_header_.generation = accepted_.generation = 0; }
   /// DC initiator: its peer is now this target.
   void connect_to(const UdDestination& target);
   /// True if the QP accepts a packet with this P_Key.
@@ -173,8 +173,8 @@ class QueuePair {
   Timers timers_;
   std::array<QpLink, kQueues> links_;
   std::uint64_t awaited_frame_ = 0;  ///< in Queue::kUnreleased: the frame whose release it awaits
-  CachedHeader<wire::IbHeader> path_header_;  ///< of sent packets, if the QP is connected
-  CachedHeader<wire::SeenHeader> seen_;       ///< of the last packet that was accepted for this QP
+  CachedHeader<wire::IbHeader> path_header_;     ///< of sent packets, if the QP is connected
+  CachedHeader<wire::AcceptedHeader> accepted_;  ///< of the last packet for this QP
 };
 
 }  // namespace softhca::rdma

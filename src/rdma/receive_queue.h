@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <span>
 
+#include "rdma/key_cache.h"
 #include "rdma/memory_key.h"
 #include "rdma/queue_pair.h"
-#include "rdma/seen_key.h"
 #include "rdma/verdict.h"
 #include "rdma/work_queues.h"
 #include "rdma/work_request.h"
@@ -87,7 +87,7 @@ class ReceiveQueue {
   std::uint64_t request_srq_ = 0;  ///< incarnation of that SRQ
   ReceiveRequest request_;
   std::uint64_t room_ = 0;
-  SeenKey key_;  ///< for messages of one packet
+  KeyCache key_;  ///< for messages of one packet
   /// Template of receive completions, with the cached source. The remaining fields are set for each
   /// completion.
   ReceiveCompletion source_{};

@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "rdma/key_cache.h"
 #include "rdma/memory_key.h"
 #include "rdma/queue_pair.h"
-#include "rdma/seen_key.h"
 #include "rdma/send_entry.h"
 #include "util/copy_short.h"
 #include "wire/frame.h"
@@ -84,8 +84,8 @@ class RequestMemory {
 
   KeyTable& keys_;
   const QueuePair& qp_;
-  SeenKey payload_key_;  ///< of single-packet messages
-  SeenKey target_key_;   ///< of single-packet READs
+  KeyCache payload_key_;  ///< of single-packet messages
+  KeyCache target_key_;   ///< of single-packet READs
 };
 
 }  // namespace softhca::rdma

@@ -56,7 +56,7 @@ void Responder::make_room() { answers_.ring().allow(qp_.attributes().max_dest_rd
 
 void Responder::handle_attributes() {
   message_.receives().forget();
-  seen_key_ = read_key_ = {};
+  key_cache_ = read_key_ = {};
 }
 
 void Responder::stop() {

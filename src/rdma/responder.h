@@ -10,11 +10,11 @@
 
 #include "rdma/answers.h"
 #include "rdma/datagram_receiver.h"
+#include "rdma/key_cache.h"
 #include "rdma/message_receiver.h"
 #include "rdma/queue_pair.h"
 #include "rdma/reads_and_atomics.h"
 #include "rdma/responder_fault.h"
-#include "rdma/seen_key.h"
 #include "rdma/verdict.h"
 #include "wire/ib_packet.h"
 
@@ -49,7 +49,7 @@ class Responder {
   bool take_read(const wire::TransportHeaders& headers, const wire::Frame& frame);
   /// The same for a datagram from the path in `seen`.
   bool take_datagram(const wire::TransportHeaders& headers, const wire::Frame& frame,
-                     wire::SeenHeader& seen);
+                     wire::AcceptedHeader& seen);
   /// Caches the source of a packet; later packets to take_send() and take_datagram() have the same.
   void remember_source(const wire::IbPacket& packet) {
     message_.receives().remember_source(packet);
@@ -104,8 +104,8 @@ class Responder {
   bool uc_skip_ = false;  ///< UC: drop the rest of this message
   ResponderFault fault_;
   Answers answers_;
-  SeenKey seen_key_;  ///< for single-packet WRITEs
-  SeenKey read_key_;  ///< for single-packet READs
+  KeyCache key_cache_;  ///< for single-packet WRITEs
+  KeyCache read_key_;   ///< for single-packet READs
   MessageReceiver message_;
   ReadsAndAtomics reads_;
   DatagramReceiver datagrams_;

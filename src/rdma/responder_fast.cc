@@ -34,7 +34,7 @@ bool Responder::take_write(const wire::TransportHeaders& headers, const wire::Fr
       size > attributes.path_mtu || size > attributes.message_max || size != ext.reth.dma_length) {
     return false;
   }
-  auto* const to = seen_key_.find(
+  auto* const to = key_cache_.find(
       engine_.keys, MKey(ext.reth.rkey.value()), [&] { return message_.peer(attributes.pd); },
       ext.reth.virtual_address, size, kRemoteWrite);
   const auto* const from = frame.one_piece(frame.headers_size(), size);
@@ -99,7 +99,7 @@ bool Responder::take_read(const wire::TransportHeaders& headers, const wire::Fra
 
 /// The common case: GRH and payload go to one piece of local memory.
 bool Responder::take_datagram(const wire::TransportHeaders& headers, const wire::Frame& frame,
-                              wire::SeenHeader& seen) {
+                              wire::AcceptedHeader& seen) {
   const auto& attributes = qp_.attributes();
   if (qp_.state() != QpState::kRts || !qp_.service().datagram || fatal_ ||
       !qp_.options().datagram_header || headers.ext.deth.qkey.value() != attributes.qkey ||

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "run/seen_devices.h"
+#include "run/device_options.h"
 #include "util/result.h"
 
 namespace softhca::run {

@@ -207,7 +207,7 @@ void Contexts::drop_all() {
 }
 
 /// Notifies DSC_SYNCs of this function and of its PF, whose condition may hold now.
-void Contexts::tell_who_waits() {
+void Contexts::notify_waiters() {
   if (stops_told_ == stops_.ended() && doorbells_told_) return;
   stops_told_ = stops_.ended();
   doorbells_told_ = true;
@@ -295,11 +295,11 @@ util::Time Contexts::run(util::Time now, util::WorkBudget& work) {
     const auto used =
         with_one_stop([&] { return context.active ? take_turn(context, budget) : 0; });
     budget -= std::max<std::int64_t>(used, parts_.options.descriptor_bytes);
-    tell_who_waits();
+    notify_waiters();
   }
   budget -= with_one_stop([&] { return function_stop_.go_on(); });
   work.charge((allowed - budget) / kBytesPerUnit);
-  tell_who_waits();
+  notify_waiters();
   const bool now_again = processor_.other_function() || other_function_ || !doorbells_.empty() ||
                          function_stop_.has_visits();
   return now_again ? now : scheduler_.next_time(now);

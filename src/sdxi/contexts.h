@@ -116,7 +116,7 @@ class Contexts final : public ContextControl, private TurnTaker {
   std::int64_t take_turn(Context& context, std::int64_t budget);
   void after_turn(Context& context, Turn turn);
   Turn spend(Context& context, ThreadState& thread, std::int64_t budget);
-  void tell_who_waits();
+  void notify_waiters();
   struct Seen;
   std::optional<Seen> look_at(ContextNumber number, util::Inspection& out) const;
   void inspect_one(const Seen& seen, util::InspectNode& list) const;

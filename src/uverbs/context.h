@@ -43,11 +43,11 @@ class Context {
     uverbs::lose_memory(objects_, page, was_write);
   }
   /// Updates the program's clock page; call this at least once an hour.
-  void tell_clock() { (void)store_clock(device_, options_.wall_clock, options_.store); }
+  void publish_clock() { (void)store_clock(device_, options_.wall_clock, options_.store); }
   /// Notifies the program that an entry of the GID table was changed or emptied.
-  void tell_gid_change() { events_.tell_of_port(PortEvent::kGidChange); }
+  void report_gid_change() { events_.report_port_event(PortEvent::kGidChange); }
   /// Notifies the program that the link went down.
-  void tell_port_error() { events_.tell_of_port(PortEvent::kError); }
+  void report_port_error() { events_.report_port_event(PortEvent::kError); }
   /// Writes pending events to descriptors that had no room.
   void flush_events();
   /// Releases the event descriptors that the program has closed.

@@ -111,7 +111,7 @@ class Device {
   bool is_gid_free(std::size_t index) const {
     return gid(index) == nullptr && !gid_users_.contains(index);
   }
-  /// Fills or empties an entry. Context::tell_gid_change() notifies the programs.
+  /// Fills or empties an entry. Context::report_gid_change() notifies the programs.
   util::Result<void> set_gid(std::size_t index, const std::optional<GidEntry>& entry);
   bool find_mac(const driver::Gid& to, driver::Mac& mac) const;
   /// Finds a MAC, and asks the network if necessary.

@@ -35,10 +35,10 @@ void DevxSubscription::handle_event(std::span<const std::byte> eqe) {
   if (!channel_->omits_data) return channel_->pipe.write(record);
   // With omitted data a record is only a hint that something happened. Queue one, and the next only
   // after the program has read it.
-  const auto read = channel_->told - channel_->pipe.unread();
-  if (told_as_ > read) return;
+  const auto read = channel_->records - channel_->pipe.unread();
+  if (last_record_ > read) return;
   channel_->pipe.write(std::span(record).first(sizeof cookie_));
-  told_as_ = ++channel_->told;
+  last_record_ = ++channel_->records;
 }
 
 util::Result<DevxAnswers> DevxAnswers::create() {

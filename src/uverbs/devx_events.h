@@ -20,7 +20,7 @@ namespace softhca::uverbs {
 struct DevxEventChannel {
   EventPipe pipe;
   bool omits_data;
-  std::uint64_t told = 0;  ///< records written so far
+  std::uint64_t records = 0;  ///< records written so far
 };
 
 /// One subscription of a program.
@@ -38,7 +38,7 @@ class DevxSubscription final : public EventSubscriber {
  private:
   std::shared_ptr<DevxEventChannel> channel_;
   std::uint64_t cookie_ = 0;
-  std::uint64_t told_as_ = 0;  ///< number of its last record in the channel; 0: none
+  std::uint64_t last_record_ = 0;  ///< number of its last record in the channel; 0: none
   std::shared_ptr<const os::UniqueFd> eventfd_;
 };
 

@@ -90,7 +90,7 @@ std::shared_ptr<EventFile> EventFiles::find_channel(int number) const {
   return channel == channels_.end() ? nullptr : channel->second;
 }
 
-void EventFiles::tell_of_port(PortEvent event) {
+void EventFiles::report_port_event(PortEvent event) {
   const ib_uverbs_async_event_desc record{
       .element = kPort1, .event_type = static_cast<std::uint32_t>(event), .reserved = 0};
   for (auto& [identity, file] : async_files_) {

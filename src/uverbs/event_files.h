@@ -38,7 +38,7 @@ class EventFiles {
   std::shared_ptr<EventFile> find_channel(int number) const;
 
   /// Writes an event of the port to all files of asynchronous events.
-  void tell_of_port(PortEvent event);
+  void report_port_event(PortEvent event);
   /// Writes pending events to descriptors that had no room.
   void flush();
   /// Releases the descriptors that the program has closed.

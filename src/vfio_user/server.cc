@@ -90,7 +90,7 @@ void Server::wait_for_client() {
   // janitor must report the next release.
   const bool room = has_room();
   loop_.set_events(listener_.get(), room ? std::uint32_t{EPOLLIN} : std::uint32_t{0});
-  if (!room) janitor_.tell_when_gone();
+  if (!room) janitor_.notify_when_gone();
 }
 
 void Server::accept() {

@@ -116,7 +116,7 @@ std::uint32_t Session::wanted_events() const {
 }
 
 void Session::note_more() {
-  if (!has_room()) return host_.janitor->tell_when_gone();
+  if (!has_room()) return host_.janitor->notify_when_gone();
   if (host_.more != nullptr && !stream_.has_output() && stream_.has_message()) host_.more->raise();
 }
 

@@ -14,8 +14,8 @@
 #include "connectx/ethernet/eth_wqe_template.h"
 #include "ethernet/flow_headers.h"
 #include "ethernet/segmentation.h"
+#include "rdma/key_cache.h"
 #include "rdma/memory_key.h"
-#include "rdma/seen_key.h"
 #include "spec/connectx/opcodes.h"
 #include "wire/frame.h"
 
@@ -44,7 +44,7 @@ struct SentHeaders {
 struct EthFrameTemplate {
   EthWqeTemplate wqe;
   SentHeaders headers;
-  rdma::SeenKey key;
+  rdma::KeyCache key;
 };
 
 /// Progress of a WQE. It may take several frames, for example with LSO.

@@ -14,8 +14,8 @@
 #include "connectx/queue/receive_wqe.h"
 #include "connectx/queue/work_queue.h"
 #include "hca/use.h"
+#include "rdma/key_cache.h"
 #include "rdma/memory_key.h"
-#include "rdma/seen_key.h"
 #include "spec/connectx/cqe.h"
 #include "spec/connectx/opcodes.h"
 #include "spec/connectx/raw_queues.h"
@@ -131,7 +131,7 @@ class ReceiveQueue : public hca::Used {
   Rqn rqn_;
   SavedContext<spec::connectx::rq_context> context_;
   WorkQueue wq_;
-  rdma::SeenKey key_cache_;
+  rdma::KeyCache key_cache_;
   rdma::KeyUser user_;
   Parts parts_;
   hca::Use cq_use_;

@@ -43,10 +43,10 @@ Vport::Vport(const rdma::Mac& mac, std::uint64_t node_guid, NetworkPort& port, c
       node_guid_(node_guid),
       port_guid_(node_guid),
       system_image_guid_(node_guid) {
-  tell_addresses();
+  report_addresses();
 }
 
-void Vport::tell_addresses() {
+void Vport::report_addresses() {
   auto addresses = uc_list_;
   addresses.push_back(mac_);
   port_.set_vport_addresses(addresses);
@@ -157,7 +157,7 @@ CommandResult Vport::modify(util::View<Select> select, util::View<VportContext> 
   }
   if (select.get(Select::port_guid) != 0) port_guid_ = context.get(VportContext::port_guid);
   if (select.get(Select::node_guid) != 0) node_guid_ = context.get(VportContext::node_guid);
-  tell_addresses();
+  report_addresses();
   return {};
 }
 

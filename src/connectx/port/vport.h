@@ -61,7 +61,7 @@ class Vport {
  private:
   CommandResult set_list(util::View<spec::connectx::nic_vport_context> context,
                          std::span<const std::byte> list);
-  void tell_addresses();
+  void report_addresses();
 
   NetworkPort& port_;
   Limits limits_;

@@ -17,7 +17,7 @@ void QpSendQueue::set_rules(Qpn qpn, const QpContext& context) {
 
 void QpSendQueue::bind(bool is_datagram, bool atomics) {
   rules_.atomics = atomics;
-  if (is_datagram) datagram_template_ = std::make_unique<SeenDatagramWqe>();
+  if (is_datagram) datagram_template_ = std::make_unique<DatagramWqeCache>();
   template_.forget();
 }
 
@@ -27,7 +27,7 @@ void QpSendQueue::reset() {
   has_reported_error_ = false;
 }
 
-/// Fetches a WQE of a QP that has no SeenSendWqe template. It may be a datagram.
+/// Fetches a WQE of a QP that has no SendWqeCache template. It may be a datagram.
 [[gnu::noinline]] Fetch QpSendQueue::fetch_datagram(MappedQueue& queue, WqeReader& reader,
                                                     std::uint32_t available,
                                                     rdma::SendRequest& request) {

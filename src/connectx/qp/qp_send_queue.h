@@ -7,7 +7,7 @@
 #include <span>
 
 #include "connectx/qp/qp_context.h"
-#include "connectx/qp/seen_send_wqe.h"
+#include "connectx/qp/send_wqe_cache.h"
 #include "connectx/qp/wqe_reader.h"
 #include "connectx/queue/mapped_queue.h"
 #include "hca/work_ring.h"
@@ -63,8 +63,8 @@ class QpSendQueue {
 
   hca::WorkRing ring_;
   SendWqeRules rules_;
-  SeenSendWqe template_;                                ///< of the last WQE
-  std::unique_ptr<SeenDatagramWqe> datagram_template_;  ///< null unless UD
+  SendWqeCache template_;                                ///< of the last WQE
+  std::unique_ptr<DatagramWqeCache> datagram_template_;  ///< null unless UD
   /// Basic blocks at the head of the queue that were posted in SQE and must not be executed.
   std::uint32_t stale_blocks_ = 0;
   /// True if the last completed WQE ended in error.

@@ -31,7 +31,7 @@ constexpr std::string_view kAddressSection = "mlx5 driver interface 7.8";
 constexpr std::string_view kGroupSection = "mlx5 driver interface 7.10";
 
 /// Makes frames to the addresses of GIDs loop back, as RDMA to the device's own port requires.
-void tell_addresses(DriverState& driver) {
+void report_addresses(DriverState& driver) {
   const auto& gids = driver.rdma().gids();
   std::vector<wire::MacAddress> addresses;
   for (std::size_t i = 0; i < gids.size(); ++i) {
@@ -62,7 +62,7 @@ CommandResult set_roce_address(DriverState& driver, const Command& command) {
   entry.gid = rdma::Gid::from(address.get(roce_address::source_l3_address));
   if (entry.gid.is_zero()) {  // "All zero = delete"
     gids.clear(index);
-    tell_addresses(driver);
+    report_addresses(driver);
     return {};
   }
   const auto version = static_cast<roce_version>(address.get(roce_address::roce_version));
@@ -78,7 +78,7 @@ CommandResult set_roce_address(DriverState& driver, const Command& command) {
     entry.vlan_id = static_cast<std::uint16_t>(address.get(roce_address::vlan_id));
   }
   gids.set(index, entry);
-  tell_addresses(driver);
+  report_addresses(driver);
   return {};
 }
 

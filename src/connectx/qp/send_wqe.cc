@@ -6,7 +6,7 @@
 
 #include "connectx/memory/signature_values.h"
 #include "connectx/memory/umr.h"
-#include "connectx/qp/seen_send_wqe.h"
+#include "connectx/qp/send_wqe_cache.h"
 #include "connectx/queue/data_segment.h"
 #include "spec/connectx/opcodes.h"
 #include "spec/connectx/wqe.h"
@@ -328,7 +328,7 @@ WqeFault decode_send_wqe(std::span<const std::byte> wqe, const SendWqeControl& c
   return fault != WqeFault::kNone ? fault : check_payload(rule->form, request);
 }
 
-const SeenControl::Words SeenControl::kSameInAll = [] {
+const ControlCache::Words ControlCache::kSameInAll = [] {
   Words words;
   words.fill(~std::uint64_t{0});
   const util::MutableView<Ctrl> mask(std::as_writable_bytes(std::span(words)));
@@ -338,9 +338,9 @@ const SeenControl::Words SeenControl::kSameInAll = [] {
   return words;
 }();
 
-bool SeenControl::remember(std::span<const std::byte> wqe, std::size_t data,
-                           const SendWqeControl& control, const SendWqeRules& rules,
-                           const rdma::SendRequest& request) {
+bool ControlCache::remember(std::span<const std::byte> wqe, std::size_t data,
+                            const SendWqeControl& control, const SendWqeRules& rules,
+                            const rdma::SendRequest& request) {
   const bool one_segment = !rules.is_signed && wqe.size() > data &&
                            (request.is_inline || wqe.size() == data + Pointer::kSize);
   const auto room = wqe.size() - data - Inline::kSize;
@@ -354,25 +354,25 @@ bool SeenControl::remember(std::span<const std::byte> wqe, std::size_t data,
   return true;
 }
 
-void SeenSendWqe::remember(std::span<const std::byte> wqe, const SendWqeControl& control,
-                           const SendWqeRules& rules, const rdma::SendRequest& request) {
+void SendWqeCache::remember(std::span<const std::byte> wqe, const SendWqeControl& control,
+                            const SendWqeRules& rules, const rdma::SendRequest& request) {
   const auto& rule = *kOpcodeRules[static_cast<std::uint8_t>(control.opcode)];
   const auto& service = rdma::service_rules(rules.type);
   has_remote_ = rule.form == Form::kRemoteGather || rule.form == Form::kRemoteScatter;
   const auto data = wqe_ctrl_segment::kSize + (has_remote_ ? wqe_raddr_segment::kSize : 0);
   usual_ = wqe.size() <= kWqeBasicBlock && service.fixed_peer && !service.names_srq &&
            (has_remote_ || rule.form == Form::kGather) &&
-           SeenControl::remember(wqe, data, control, rules, request);
+           ControlCache::remember(wqe, data, control, rules, request);
 }
 
-void SeenDatagramWqe::remember(std::span<const std::byte> wqe, const SendWqeControl& control,
-                               const SendWqeRules& rules, rdma::SendRequest& request,
-                               std::uint64_t& numbers) {
+void DatagramWqeCache::remember(std::span<const std::byte> wqe, const SendWqeControl& control,
+                                const SendWqeRules& rules, rdma::SendRequest& request,
+                                std::uint64_t& numbers) {
   const auto before = to_.number;
   forget();
   const auto& rule = *kOpcodeRules[static_cast<std::uint8_t>(control.opcode)];
   if (!rdma::service_rules(rules.type).datagram || rule.form != Form::kGather ||
-      !SeenControl::remember(wqe, kData, control, rules, request)) {
+      !ControlCache::remember(wqe, kData, control, rules, request)) {
     return;
   }
   size_ = static_cast<std::uint32_t>(wqe.size());

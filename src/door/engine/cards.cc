@@ -58,7 +58,7 @@ void Cards::make_owners_of(const driver::Gid& to) {
 bool Cards::find_mac(const driver::Gid& to, driver::Mac& mac) {
   // An address that determines its MAC needs no resolution.
   if (door::find_mac(to, mac)) {
-    strangers_.look_at(to);
+    foreign_addresses_.look_at(to);
     return true;
   }
   bool found = false;

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "door/card/card.h"
+#include "door/card/foreign_addresses.h"
 #include "door/card/frame_loss.h"
-#include "door/card/strangers.h"
 #include "door/engine/device_lock.h"
 #include "door/engine/resolution.h"
 #include "door/engine/thread_waker.h"
@@ -35,7 +35,7 @@ class Cards {
         lock_(lock),
         waker_(waker),
         cards_(options_.numbers.count),
-        strangers_(options_.directory) {}
+        foreign_addresses_(options_.directory) {}
   Cards(const Cards&) = delete;
   Cards& operator=(const Cards&) = delete;
 
@@ -70,7 +70,7 @@ class Cards {
   /// Asks the network for an address.
   void ask(const driver::Gid& to);
   /// Warns of an address of another network.
-  void look_at_stranger(const driver::Gid& to) { strangers_.look_at(to); }
+  void look_at_stranger(const driver::Gid& to) { foreign_addresses_.look_at(to); }
   /// The path MTU as ib_mtu.
   std::uint8_t path_mtu(const driver::Gid& to) const;
 
@@ -82,7 +82,7 @@ class Cards {
   const ThreadWaker& waker_;
   std::vector<std::unique_ptr<Card>> cards_;  ///< by place; null: not used yet
   std::mutex making_card_;                    ///< taken before the lock
-  Strangers strangers_;
+  ForeignAddresses foreign_addresses_;
   Resolution* resolution_ = nullptr;  ///< of the call being served
 };
 

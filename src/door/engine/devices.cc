@@ -79,7 +79,7 @@ void Devices::do_chores() {
   cards_.for_each([](Card& card) { card.free_idle_pages(); });
   publish_counters();
   files_.for_each([](uverbs::Context& context) {
-    context.tell_clock();
+    context.publish_clock();
     context.drop_closed();
   });
 }
@@ -95,7 +95,7 @@ void Devices::follow_host() {
     auto* const card = cards_.find(place);
     const auto changes = card == nullptr ? 0 : card->follow_host();
     files_.for_each_of(place, [&](uverbs::Context& context) {
-      for (unsigned i = 0; i != changes; ++i) context.tell_gid_change();
+      for (unsigned i = 0; i != changes; ++i) context.report_gid_change();
     });
   }
 }
@@ -104,7 +104,7 @@ void Devices::look_at_hubs() {
   for (unsigned place = 0; place != cards_.count(); ++place) {
     auto* const card = cards_.find(place);
     if (card == nullptr || !card->see_hub_go()) continue;
-    files_.for_each_of(place, [](uverbs::Context& context) { context.tell_port_error(); });
+    files_.for_each_of(place, [](uverbs::Context& context) { context.report_port_error(); });
   }
 }
 

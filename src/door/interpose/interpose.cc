@@ -221,7 +221,7 @@ int open_device(const Named& named, int flags) {
 
 }  // namespace
 
-void tell_of_ended_run(const char* path) {
+void report_ended_run(const char* path) {
   constexpr const char* kClasses = "/sys/class/infiniband";
   static std::atomic<bool> has_told = false;
   const char* const door = std::getenv("SOFTHCA_DOOR");
@@ -302,7 +302,7 @@ int open_served(const Named& named, int flags) {
 
 /// Passes on `fd`, the result of open() of `path`.
 int told(const char* path, int fd) {
-  if (fd < 0 && errno == ENOENT) tell_of_ended_run(path);
+  if (fd < 0 && errno == ENOENT) report_ended_run(path);
   return fd;
 }
 

@@ -39,7 +39,7 @@ const PathMap* named_paths();
 
 /// Called when `path` was not found. If it is a path of RDMA devices, and the run that started the
 /// program has ended, logs a warning once.
-[[gnu::noinline]] void tell_of_ended_run(const char* path);
+[[gnu::noinline]] void report_ended_run(const char* path);
 
 /// The next definition of a symbol: libc's, or another preloaded library's.
 class NextSymbol {

@@ -84,7 +84,7 @@ int why_not_part_of_an_event(int fd) {
   return got > 0 ? EINVAL : got == 0 ? EAGAIN : errno;
 }
 
-void tell_of_closed() {
+void report_closed() {
   const int before = errno;
   const OwnCalls own;
   note_closed();
@@ -110,7 +110,7 @@ int close_around(unsigned first, unsigned last, int flags) {
     if (ends || kept == last) break;
     from = kept + 1;
   }
-  if (!shares_memory_of_another() && Descriptors::forget_all(first, last)) tell_of_closed();
+  if (!shares_memory_of_another() && Descriptors::forget_all(first, last)) report_closed();
   return 0;
 }
 
@@ -194,7 +194,7 @@ SOFTHCA_INTERPOSE(int, door_close, "close", (int fd)) {
   if (shares_memory_of_another()) return next_close(fd);
   Descriptors::forget(fd);
   const int result = next_close(fd);
-  tell_of_closed();
+  report_closed();
   return result;
 }
 

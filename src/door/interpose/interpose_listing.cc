@@ -176,7 +176,7 @@ SOFTHCA_INTERPOSE(DIR*, door_opendir, "opendir", (const char* path)) {
   if (paths != nullptr) return with_tree(next_opendir(path), parent, *paths);
   DIR* const directory =
       with_served_name(path, [](const char* name) { return next_opendir(name); });
-  if (directory == nullptr && errno == ENOENT) tell_of_ended_run(path);
+  if (directory == nullptr && errno == ENOENT) report_ended_run(path);
   return directory;
 }
 

@@ -136,7 +136,7 @@ SOFTHCA_INTERPOSE(FILE*, door_fopen, "fopen", (const char* path, const char* mod
     }
     return next_fopen(named.path(), mode_for(named, mode));
   });
-  if (file == nullptr && errno == ENOENT) tell_of_ended_run(path);
+  if (file == nullptr && errno == ENOENT) report_ended_run(path);
   return file;
 }
 

@@ -15,10 +15,10 @@
 #include "fabric/ring_port.h"
 #include "fabric/switch.h"
 #include "jingzhao/device.h"
-#include "os/doorbell.h"
 #include "os/event_signal.h"
 #include "os/memory_guard.h"
 #include "os/process_descriptors.h"
+#include "os/wake_socket.h"
 #include "sdxi/device.h"
 #include "sdxi/group.h"
 #include "server/control.h"
@@ -47,7 +47,7 @@ struct Cable {
 class DeviceProcess final : private vfio_user::Fabric {
  public:
   explicit DeviceProcess(const ProcessOptions& options)
-      : options_(options), doorbell_(options.doorbell) {}
+      : options_(options), wake_socket_(options.wake_socket) {}
   ~DeviceProcess() override {
     servers_.clear();
     while (!devices_.empty()) devices_.pop_back();  // VFs before their PF
@@ -73,7 +73,7 @@ class DeviceProcess final : private vfio_user::Fabric {
   void deliver(std::size_t frames) override;
 
   const ProcessOptions& options_;
-  os::Doorbell doorbell_;
+  os::WakeSocket wake_socket_;
   std::unique_ptr<vfio_user::ServeLoop> loop_;
   os::Janitor janitor_;
   std::unique_ptr<Channel> channel_;
@@ -92,7 +92,7 @@ class DeviceProcess final : private vfio_user::Fabric {
 void close_others(const ProcessOptions& options) {
   std::vector<int> ours = options.listeners;
   ours.insert(ours.end(), options.rings.begin(), options.rings.end());
-  ours.insert(ours.end(), {options.channel, options.doorbell});
+  ours.insert(ours.end(), {options.channel, options.wake_socket});
   os::close_all_but(ours);
 }
 
@@ -127,8 +127,8 @@ util::Result<void> DeviceProcess::set_up_loop() {
   loop_ = *std::move(loop);
   loop_->set_fabric(*this);
   group_.workers().set_wake_control([&events = loop_->events()] { events.wake(); });
-  return loop_->events().add(doorbell_.fd(), EPOLLIN,
-                             [this](std::uint32_t) { doorbell_.answer(); });
+  return loop_->events().add(wake_socket_.fd(), EPOLLIN,
+                             [this](std::uint32_t) { wake_socket_.clear(); });
 }
 
 util::Result<void> DeviceProcess::add_device(std::size_t index,
@@ -207,7 +207,7 @@ util::Result<void> DeviceProcess::set_up_control() {
   return {};
 }
 
-/// Whether frames wait between the devices and the server. If not, the server rings the doorbell
+/// Whether frames wait between the devices and the server. If not, the server wakes the other side
 /// for the next one.
 bool DeviceProcess::has_frames() {
   bool any = moved_;
@@ -226,7 +226,7 @@ void DeviceProcess::deliver(std::size_t frames) {
     cable->fabric.deliver(frames);
     wake |= cable->link.settle();
   }
-  if (wake) doorbell_.ring();
+  if (wake) wake_socket_.wake();
 }
 
 }  // namespace

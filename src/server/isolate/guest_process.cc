@@ -13,8 +13,8 @@
 #include <thread>
 #include <utility>
 
-#include "os/doorbell.h"
 #include "os/foreign_bytes.h"
+#include "os/wake_socket.h"
 #include "server/isolate/spawn.h"
 #include "util/log.h"
 
@@ -104,20 +104,20 @@ util::Result<void> GuestProcess::spawn() {
   if (!log) return tl::unexpected(log.error());
   auto channel = make_channel();
   if (!channel) return tl::unexpected(channel.error());
-  auto bell = os::Doorbell::make_pair();
-  if (!bell) return tl::unexpected(bell.error());
+  auto ends = os::WakeSocket::make_pair();
+  if (!ends) return tl::unexpected(ends.error());
   options.channel = channel->theirs.get();
-  options.doorbell = bell->second.fd();
+  options.wake_socket = ends->second.fd();
   auto inherited = options.rings;
   inherited.insert(inherited.end(), options.listeners.begin(), options.listeners.end());
-  inherited.insert(inherited.end(), {options.channel, options.doorbell});
+  inherited.insert(inherited.end(), {options.channel, options.wake_socket});
   const auto pid = spawn_program(config_.program, to_words(options), inherited, log->theirs.get());
   if (!pid) return tl::unexpected(pid.error());
   pid_ = *pid;
   started_ = util::monotonic_now();
   ++starts_;
   reason_ = nullptr;
-  doorbell_ = UniqueFd(bell->first.release());
+  wake_socket_ = UniqueFd(ends->first.release());
   channel_ = std::make_unique<Channel>(
       loop_, std::move(channel->ours), Channel::kAnswerMax, *config_.janitor,
       Channel::Handlers{
@@ -133,17 +133,17 @@ util::Result<void> GuestProcess::spawn() {
 
 util::Result<void> GuestProcess::watch() {
   if (auto started = channel_->start(); !started) return started;
-  auto rung = loop_.add(doorbell_.get(), EPOLLIN, [this](std::uint32_t) { answer_doorbell(); });
-  if (!rung) return rung;
+  auto watched = loop_.add(wake_socket_.get(), EPOLLIN, [this](std::uint32_t) { clear_wake(); });
+  if (!watched) return watched;
   pidfd_ = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
   if (!pidfd_) return util::fail_errno("pidfd_open");
   return loop_.add(pidfd_.get(), EPOLLIN, [this](std::uint32_t) { handle_end(); });
 }
 
-/// Like os::Doorbell::answer(), but the process may send descriptors.
-void GuestProcess::answer_doorbell() {
+/// Like os::WakeSocket::clear(), but the process may send descriptors.
+void GuestProcess::clear_wake() {
   std::array<char, 256> bytes;
-  (void)os::receive_bytes(doorbell_.get(), bytes, *config_.janitor);
+  (void)os::receive_bytes(wake_socket_.get(), bytes, *config_.janitor);
 }
 
 void GuestProcess::kill(const char* reason) {
@@ -171,9 +171,9 @@ void GuestProcess::handle_end() {
 void GuestProcess::clear() {
   ready_ = false;
   if (pidfd_) loop_.remove(pidfd_.get());
-  if (doorbell_) loop_.remove(doorbell_.get());
+  if (wake_socket_) loop_.remove(wake_socket_.get());
   pidfd_.reset();
-  os::close_connection(std::move(doorbell_), *config_.janitor);
+  os::close_connection(std::move(wake_socket_), *config_.janitor);
   channel_.reset();
   log_.reset();
   links_.clear();
@@ -240,7 +240,7 @@ std::size_t GuestProcess::receive(std::size_t frames) {
 void GuestProcess::settle() {
   bool wake = false;
   for (const auto& link : links_) wake |= link->settle();
-  if (wake) os::Doorbell::ring(doorbell_.get());
+  if (wake) os::WakeSocket::wake(wake_socket_.get());
 }
 
 bool GuestProcess::prepare_to_sleep() {

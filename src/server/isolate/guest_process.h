@@ -84,7 +84,7 @@ class GuestProcess {
   void hear(std::uint32_t number, std::string_view text);
   /// Kills the process for `reason`.
   void kill(const char* reason);
-  void answer_doorbell();
+  void clear_wake();
   void handle_end();
   void clear();
   void fail_due(util::Time now);
@@ -94,7 +94,7 @@ class GuestProcess {
   Config config_;
   pid_t pid_ = -1;
   os::UniqueFd pidfd_;
-  os::UniqueFd doorbell_;  ///< one end of a os::Doorbell
+  os::UniqueFd wake_socket_;  ///< one end of an os::WakeSocket
   std::unique_ptr<Channel> channel_;
   std::unique_ptr<LogPipe> log_;
   std::vector<std::unique_ptr<fabric::RingPort>> links_;

@@ -22,7 +22,7 @@ std::vector<std::string> to_words(const ProcessOptions& options) {
   for (const auto fd : options.listeners) add("--listener", fd);
   for (const auto fd : options.rings) add("--ring", fd);
   add("--channel", options.channel);
-  add("--doorbell", options.doorbell);
+  add("--wake-socket", options.wake_socket);
   for (const auto& fault : options.faults) add("--fault", fault);
   add("--poll-us", options.poll_us);
   if (options.measure_turns) words.emplace_back("--measure-turns");
@@ -38,7 +38,7 @@ CLI::App* add_process(CLI::App& app, ProcessOptions& options) {
   command->add_option("--listener", options.listeners)->required()->allow_extra_args(false);
   command->add_option("--ring", options.rings)->allow_extra_args(false);
   command->add_option("--channel", options.channel)->required();
-  command->add_option("--doorbell", options.doorbell)->required();
+  command->add_option("--wake-socket", options.wake_socket)->required();
   command->add_option("--fault", options.faults)->allow_extra_args(false);
   command->add_option("--poll-us", options.poll_us);
   command->add_flag("--measure-turns", options.measure_turns);

@@ -17,7 +17,7 @@ struct ProcessOptions {
   std::vector<int> listeners;        ///< descriptor of each device's listening socket
   std::vector<int> rings;            ///< for each NIC in order: the ring to it, the ring from it
   int channel = -1;                  ///< descriptor of the Channel
-  int doorbell = -1;                 ///< descriptor of the Doorbell
+  int wake_socket = -1;              ///< descriptor of the os::WakeSocket
   std::vector<std::string> faults;   ///< as --fault takes them
   unsigned poll_us = 20;
   bool measure_turns = false;

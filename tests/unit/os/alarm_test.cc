@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "os/doorbell.h"
+#include "os/wake_socket.h"
 
 namespace softhca::os {
 namespace {
@@ -52,23 +52,23 @@ TEST_F(AlarmTest, ATimeThatIsTakenBackIsNone) {
   EXPECT_EQ(rung_, 0);
 }
 
-TEST_F(AlarmTest, ADoorbellRingsAtTheOtherSideUntilItIsAnswered) {
-  auto [ours, theirs] = Doorbell::make_pair().value();
+TEST_F(AlarmTest, AWakeReachesTheOtherSideUntilItIsCleared) {
+  auto [ours, theirs] = WakeSocket::make_pair().value();
   int calls = 0;
-  ASSERT_TRUE(loop_->add(theirs.fd(), EPOLLIN, [&, &bell = theirs](std::uint32_t) {
+  ASSERT_TRUE(loop_->add(theirs.fd(), EPOLLIN, [&, &end = theirs](std::uint32_t) {
     ++calls;
-    bell.answer();
+    end.clear();
   }));
-  ours.ring();
-  ours.ring();
+  ours.wake();
+  ours.wake();
   run_for(10ms);
   EXPECT_EQ(calls, 1);
   loop_->remove(theirs.fd());
 }
 
-TEST_F(AlarmTest, AnUnansweredDoorbellDelaysNoOther) {
-  auto [ours, theirs] = Doorbell::make_pair().value();
-  for (int i = 0; i < 100'000; ++i) ours.ring();
+TEST_F(AlarmTest, AWakeThatIsNotClearedDelaysNoOther) {
+  auto [ours, theirs] = WakeSocket::make_pair().value();
+  for (int i = 0; i < 100'000; ++i) ours.wake();
   SUCCEED();
 }
 

@@ -116,7 +116,7 @@ TEST(Janitor, ManySmallRangesGoBehindTheLoopsBack) {
   janitor.unmap(std::move(maps), owner);
   EXPECT_EQ(janitor.pending_maps(), kMaps);
   EXPECT_TRUE(mapped(memory)) << "it has not begun";
-  janitor.tell_when_gone();
+  janitor.notify_when_gone();
   loop->run_once(util::Time::min());
   EXPECT_FALSE(told);
   slow.release();
@@ -128,7 +128,7 @@ TEST(Janitor, ManySmallRangesGoBehindTheLoopsBack) {
   loop->run_once(util::Time::min());
   EXPECT_TRUE(told);
   told = false;
-  janitor.tell_when_gone();
+  janitor.notify_when_gone();
   loop->run_once(util::Time::min());
   EXPECT_TRUE(told) << "there is nothing to wait for";
   ::munmap(memory, 2 * kMaps * 4096);

@@ -44,16 +44,16 @@ TEST(KeyShape, KeysOfOneIndexAreToldApartByTheirVariantInEitherShape) {
 
 // A ConnectX-4 takes lists of 2^17 pieces (log_max_klm_list_size).
 TEST(Keys, AKeyWithTheLongestListIsDestroyedInATurn) {
-  constexpr std::size_t kPieces = std::size_t{1} << 17;
+  constexpr std::size_t kLongest = std::size_t{1} << 17;
   constexpr std::int64_t kTurn = 200'000;
   MemoryKey::Attributes attributes;
   attributes.key = MKey(0xA00);
-  attributes.indirect.assign(kPieces, {.address = 0, .length = 1, .lkey = kKey});
+  attributes.indirect.assign(kLongest, {.address = 0, .length = 1, .lkey = kKey});
   MemoryKey key(attributes);
   util::WorkBudget work(kTurn);
   ASSERT_TRUE(key.shrink(work));
   EXPECT_LT(work.done() + key.destroy_work(), kTurn);
-  EXPECT_GT(key.destroy_work(), static_cast<std::int64_t>(kPieces) / 2) << "it is not free";
+  EXPECT_GT(key.destroy_work(), static_cast<std::int64_t>(kLongest) / 2) << "it is not free";
 }
 
 TEST(Keys, ReservedKeyNeedsThePermissionOfTheQp) {

@@ -23,7 +23,7 @@ using ::testing::Not;
 constexpr const char* kPrelude = R"(#!/usr/bin/env -S python3 -S
 import mmap, os, struct, sys, threading, time
 given = [word[2:].split('=', 1) for word in sys.argv[2:]]
-fds = {name: int(value) for name, value in given if name in ('channel', 'doorbell')}
+fds = {name: int(value) for name, value in given if name in ('channel', 'wake-socket')}
 rings = [int(value) for name, value in given if name == 'ring']
 def say(number, text):
     data = struct.pack('=II', len(text), number) + text
@@ -75,7 +75,7 @@ while True:
     if rings and request.startswith(b'inspect'):
         with mmap.mmap(rings[1], 4096) as header:
             header[0:8] = struct.pack('=Q', 1 << 40)
-        os.write(fds['doorbell'], b'x')
+        os.write(fds['wake-socket'], b'x')
         continue
     say(number, b'ok\n')
 )");
@@ -196,7 +196,7 @@ line = b'softhca: error: ' + b'x' * 3000 + b'\x07\n'
 def flood():
     while True:
         time.sleep(0.0001)
-        for fd in (fds['doorbell'], 2):
+        for fd in (fds['wake-socket'], 2):
             os.set_blocking(fd, False)
             try:
                 os.write(fd, line)

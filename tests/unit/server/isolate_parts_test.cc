@@ -66,7 +66,7 @@ TEST(ProcessOptions, AreWhatTheirWordsSay) {
                                .listeners = {10, 11},
                                .rings = {12, 13},
                                .channel = 14,
-                               .doorbell = 15,
+                               .wake_socket = 15,
                                .faults = {"function=a,do=fail", "do=stall"},
                                .poll_us = 5,
                                .measure_turns = true,
@@ -82,7 +82,7 @@ TEST(ProcessOptions, AreWhatTheirWordsSay) {
   EXPECT_EQ(parsed.listeners, options.listeners);
   EXPECT_EQ(parsed.rings, options.rings);
   EXPECT_EQ(parsed.channel, 14);
-  EXPECT_EQ(parsed.doorbell, 15);
+  EXPECT_EQ(parsed.wake_socket, 15);
   EXPECT_EQ(parsed.faults, options.faults);
   EXPECT_EQ(parsed.poll_us, 5u);
   EXPECT_TRUE(parsed.measure_turns);

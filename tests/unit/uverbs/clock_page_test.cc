@@ -58,7 +58,7 @@ TEST(ClockPage, IsToldWithTheContext) {
 TEST(ClockPage, MakesNanosecondsOfTimeStamps) {
   using namespace std::chrono;
   Program program;
-  program.context().tell_clock();
+  program.context().publish_clock();
   const auto info = page_of(program);
   for (int i = 0; i != 3; ++i) {
     program.now += milliseconds(10);
@@ -77,10 +77,10 @@ TEST(ClockPage, MakesNanosecondsOfTimeStamps) {
 
 TEST(ClockPage, AnotherTimeIsAnotherSign) {
   Program program;
-  program.context().tell_clock();
+  program.context().publish_clock();
   const auto before = page_of(program);
   program.now += std::chrono::seconds(5);
-  program.context().tell_clock();
+  program.context().publish_clock();
   const auto after = page_of(program);
   EXPECT_NE(after.sign, before.sign);
   EXPECT_EQ(after.nsec - before.nsec, 5'000'000'000u);

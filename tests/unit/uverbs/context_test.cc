@@ -166,7 +166,7 @@ TEST_F(UverbsContext, TheTableOfGidsMayChange) {
   ASSERT_TRUE(device.set_gid(0, std::nullopt));
   EXPECT_EQ(entries(), std::vector<std::uint32_t>{3});
   EXPECT_EQ(device.gid(0), nullptr);
-  program_.context().tell_gid_change();
+  program_.context().report_gid_change();
   ib_uverbs_async_event_desc event{};
   ASSERT_EQ(::read(events, &event, sizeof event), ssize_t{sizeof event});
   EXPECT_EQ(event.event_type, 18u) << "IBV_EVENT_GID_CHANGE";
@@ -181,7 +181,7 @@ TEST_F(UverbsContext, EventsGoWhereTheirObjectSays) {
   constexpr std::uint32_t kCqError = 0, kGidChange = 18;
   const auto own = async_events(), imported = async_events();
   const auto page = program_.uar();
-  program_.context().tell_gid_change();
+  program_.context().report_gid_change();
   EXPECT_EQ(types_in(own), Types{kGidChange});
   EXPECT_EQ(types_in(imported), Types{kGidChange}) << "of no object";
   ASSERT_EQ(create_cq(page, 63, program_.memory()).wrong, 0);

@@ -219,8 +219,8 @@ TEST(Frame, IsOfAPathUntilItsHeadIsSomethingElse) {
     frame = Frame::from_bytes(std::vector<std::byte>(64, std::byte{0xEE}));
   }));
   ASSERT_NO_FATAL_FAILURE(leave_by("begun with bytes", [&] {
-    static constexpr std::array kPayload{std::byte{1}};
-    std::ranges::fill(frame.begin(64, kPayload), std::byte{0xEE});
+    static constexpr std::array kOneByte{std::byte{1}};
+    std::ranges::fill(frame.begin(64, kOneByte), std::byte{0xEE});
   }));
   ASSERT_NO_FATAL_FAILURE(leave_by("moved away", [&] { const Frame other = std::move(frame); }));
 

@@ -24,7 +24,7 @@ struct ShownDevices {
   std::string word() const;
 };
 
-struct SeenDevices {
+struct DeviceOptions {
   /// Addresses of the first process's devices, in order; "if:NAME" for those of an interface.
   /// Devices without one derive it from the process's number.
   std::vector<std::string> addresses = {};
@@ -44,6 +44,6 @@ struct SeenDevices {
 };
 
 /// Declares the options, each with its own check.
-void add_device_options(CLI::App& command, SeenDevices& seen);
+void add_device_options(CLI::App& command, DeviceOptions& seen);
 
 }  // namespace softhca::run

@@ -12,7 +12,7 @@
 
 namespace softhca::wire {
 
-class SeenHeader {
+class AcceptedHeader {
  public:
   /// Caches the address of `packet`, which was parsed from `frame`. Only frames whose headers are
   /// stored as values, and so never left this process, are cached; any other frame clears the

@@ -1,4 +1,4 @@
-// By a doorbell, two processes wake each other from sleep.
+// Two processes wake each other from sleep.
 //
 // It is a socket pair, not an eventfd: whether a write to an eventfd blocks is a property of the
 // open file, which the other side could change for both. With sockets each side has its own file.
@@ -11,22 +11,22 @@
 namespace softhca::os {
 
 /// One of the two ends.
-class Doorbell {
+class WakeSocket {
  public:
-  static util::Result<std::pair<Doorbell, Doorbell>> make_pair();
+  static util::Result<std::pair<WakeSocket, WakeSocket>> make_pair();
   /// The end made by another process. Takes ownership of `fd`.
-  explicit Doorbell(int fd) : fd_(fd) {}
-  Doorbell(Doorbell&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Doorbell& operator=(Doorbell&&) = delete;
-  ~Doorbell();
+  explicit WakeSocket(int fd) : fd_(fd) {}
+  WakeSocket(WakeSocket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  WakeSocket& operator=(WakeSocket&&) = delete;
+  ~WakeSocket();
 
-  /// Readable after the other side has rung, until answer().
+  /// Readable after the other side has called wake(), until clear().
   int fd() const { return fd_; }
-  /// Never blocks: a full socket means that it has rung already.
-  void ring() { ring(fd_); }
-  static void ring(int fd);
+  /// Never blocks: a full socket means that a wake is pending already.
+  void wake() { wake(fd_); }
+  static void wake(int fd);
   /// @pre the other side sends no descriptors
-  void answer();
+  void clear();
   /// The caller owns the descriptor.
   int release() { return std::exchange(fd_, -1); }
 

@@ -9,10 +9,10 @@
 
 namespace softhca::door {
 
-class Strangers {
+class ForeignAddresses {
  public:
   /// `directory`: of the run.
-  explicit Strangers(std::string directory) : directory_(std::move(directory)) {}
+  explicit ForeignAddresses(std::string directory) : directory_(std::move(directory)) {}
 
   /// Warns if `to` is in the range of processes but no process of this network has it. Checks each
   /// address once.

@@ -1,9 +1,9 @@
-#include "rdma/seen_key.h"
+#include "rdma/key_cache.h"
 
 namespace softhca::rdma {
 
-std::byte* SeenKey::find_anew(KeyTable& keys, MKey key, const KeyUser& user, std::uint64_t address,
-                              std::uint64_t length, Access access) {
+std::byte* KeyCache::find_slow(KeyTable& keys, MKey key, const KeyUser& user, std::uint64_t address,
+                               std::uint64_t length, Access access) {
   const auto checked = keys.check(key, user, address, length, access);
   if (!checked) return nullptr;
   const auto rights = access == kLocalRead ? pcie::DmaAccess::kRead : pcie::DmaAccess::kWrite;

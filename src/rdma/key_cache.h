@@ -9,7 +9,7 @@
 namespace softhca::rdma {
 
 /// For one user and one kind of access. Valid until the key or a DMA mapping goes away.
-class SeenKey {
+class KeyCache {
  public:
   /// Host address of [address, address + length) if `key` allows the access and all of it is one
   /// piece of local memory. Null on any failure; KeyTable::check() gives the reason. `user()` is
@@ -23,11 +23,11 @@ class SeenKey {
       const auto offset = address - start_;
       if (offset < size_ && length <= size_ - offset) return host_ + offset;
     }
-    return find_anew(keys, key, user(), address, length, access);
+    return find_slow(keys, key, user(), address, length, access);
   }
 
  private:
-  [[gnu::noinline]] std::byte* find_anew(KeyTable& keys, MKey key, const KeyUser& user,
+  [[gnu::noinline]] std::byte* find_slow(KeyTable& keys, MKey key, const KeyUser& user,
                                          std::uint64_t address, std::uint64_t length,
                                          Access access);
 

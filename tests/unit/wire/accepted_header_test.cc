@@ -1,7 +1,7 @@
 // A packet of a cached path must equal what IbPacket::parse gives, and no packet of another path
 // may match it.
 
-#include "wire/seen_header.h"
+#include "wire/accepted_header.h"
 
 #include <gtest/gtest.h>
 
@@ -80,11 +80,11 @@ ExtHeaders present(const IbPacket& packet) {
   return ext;
 }
 
-TEST(SeenHeader, GivesThePacketThatParsingGives) {
+TEST(AcceptedHeader, GivesThePacketThatParsingGives) {
   std::mt19937 random(1);
   for (const auto& address : all_addresses()) {
     IbHeader header(address);
-    SeenHeader seen;
+    AcceptedHeader seen;
     bool known = false;
     for (unsigned i = 0; i < 2000; ++i) {
       Bth bth;
@@ -118,13 +118,13 @@ TEST(SeenHeader, GivesThePacketThatParsingGives) {
   }
 }
 
-TEST(SeenHeader, AnotherPathIsLookedAtAnew) {
+TEST(AcceptedHeader, AnotherPathIsLookedAtAnew) {
   for (const auto& address : all_addresses()) {
     IbHeader header(address);
     const auto frame = frame_with(header, send_only(), {}, 100);
     const auto packet = IbPacket::parse(frame);
     ASSERT_TRUE(packet);
-    SeenHeader seen;
+    AcceptedHeader seen;
     EXPECT_FALSE(seen.matches(frame)) << "nothing was seen";
     seen.remember(frame, *packet);
     EXPECT_TRUE(seen.matches(frame));
@@ -135,12 +135,12 @@ TEST(SeenHeader, AnotherPathIsLookedAtAnew) {
   }
 }
 
-TEST(SeenHeader, AFrameThatWasOutsideIsLookedAtAnew) {
+TEST(AcceptedHeader, AFrameThatWasOutsideIsLookedAtAnew) {
   IbHeader header(all_addresses()[0]);
   auto frame = frame_with(header, send_only(), {}, 100);
   const auto packet = IbPacket::parse(frame);
   ASSERT_TRUE(packet);
-  SeenHeader seen;
+  AcceptedHeader seen;
   seen.remember(frame, *packet);
   std::vector<std::byte> bytes(frame.size());
   frame.copy_to(bytes);

@@ -1,7 +1,7 @@
 // A WQE like the previous one is decoded on a fast path. The result must equal the slow path's, and
 // a WQE that the slow path refuses must not pass.
 
-#include "connectx/qp/seen_send_wqe.h"
+#include "connectx/qp/send_wqe_cache.h"
 
 #include <gtest/gtest.h>
 
@@ -39,7 +39,7 @@ WqeBlock block_of(const WqeBuilder& wqe, std::byte rest = std::byte{0x5A}) {
 
 /// Decodes on the slow path. Nothing if the WQE is refused.
 std::optional<rdma::SendRequest> decode(const WqeBuilder& wqe, std::uint16_t index,
-                                        SeenSendWqe& seen, QpType type = QpType::kRc) {
+                                        SendWqeCache& seen, QpType type = QpType::kRc) {
   rdma::SendRequest request;
   const auto control = SendWqeControl::parse(wqe.bytes());
   if (decode_send_wqe(wqe.bytes(), control, index, seen_rules(type), request) != WqeFault::kNone) {
@@ -107,9 +107,9 @@ WqeBuilder random_wqe(std::mt19937& random, std::uint16_t index) {
   return wqe;
 }
 
-TEST(SeenSendWqe, GivesWhatTheLongWayGives) {
+TEST(SendWqeCache, GivesWhatTheLongWayGives) {
   std::mt19937 random(1);
-  SeenSendWqe seen;
+  SendWqeCache seen;
   unsigned taken = 0;
   for (std::uint32_t i = 0; i != 20'000; ++i) {
     const auto index = static_cast<std::uint16_t>(i);
@@ -126,9 +126,9 @@ TEST(SeenSendWqe, GivesWhatTheLongWayGives) {
 }
 
 // PRM 7.4.4.1.1: wqe_index must match the WQE's place.
-TEST(SeenSendWqe, AnotherIndexIsLookedAtClosely) {
+TEST(SendWqeCache, AnotherIndexIsLookedAtClosely) {
   const auto wqe = WqeBuilder(WqeOpcode::RDMA_WRITE, 7, kSeenQpn).remote(1, 2).data(3, 4, 5);
-  SeenSendWqe seen;
+  SendWqeCache seen;
   ASSERT_TRUE(decode(wqe, 7, seen));
   rdma::SendRequest request;
   EXPECT_TRUE(seen.decode(block_of(wqe), 7, request));
@@ -136,8 +136,8 @@ TEST(SeenSendWqe, AnotherIndexIsLookedAtClosely) {
 }
 
 // A stale byte count after the WQE does not belong to it.
-TEST(SeenSendWqe, InlineDataEndWithTheUnitsThatTheWqeHas) {
-  SeenSendWqe seen;
+TEST(SendWqeCache, InlineDataEndWithTheUnitsThatTheWqeHas) {
+  SendWqeCache seen;
   const std::string data(8, 'x');
   ASSERT_TRUE(decode(WqeBuilder(WqeOpcode::RDMA_WRITE, 0, kSeenQpn).remote(1, 2).inline_data(data),
                      0, seen));
@@ -152,8 +152,8 @@ TEST(SeenSendWqe, InlineDataEndWithTheUnitsThatTheWqeHas) {
   }
 }
 
-TEST(SeenSendWqe, NothingIsKnownOfDatagramsAndAfterForgetting) {
-  SeenSendWqe seen;
+TEST(SendWqeCache, NothingIsKnownOfDatagramsAndAfterForgetting) {
+  SendWqeCache seen;
   EXPECT_FALSE(seen.is_known());
   const auto wqe = WqeBuilder(WqeOpcode::SEND, 3, kSeenQpn).data(3, 4, 5);
   ASSERT_TRUE(decode(wqe, 3, seen));
@@ -167,8 +167,8 @@ TEST(SeenSendWqe, NothingIsKnownOfDatagramsAndAfterForgetting) {
 
 /// Decodes on the slow path, as a UD WQE.
 std::optional<rdma::SendRequest> decode(const WqeBuilder& wqe, std::uint16_t index,
-                                        SeenDatagramWqe& seen, std::uint64_t& numbers) {
-  SeenSendWqe unused;
+                                        DatagramWqeCache& seen, std::uint64_t& numbers) {
+  SendWqeCache unused;
   auto request = decode(wqe, index, unused, QpType::kUd);
   if (!request) return std::nullopt;
   const auto control = SendWqeControl::parse(wqe.bytes());
@@ -192,9 +192,9 @@ WqeBuilder random_datagram(std::mt19937& random, std::uint16_t index) {
   return wqe;
 }
 
-TEST(SeenDatagramWqe, GivesWhatTheLongWayGives) {
+TEST(DatagramWqeCache, GivesWhatTheLongWayGives) {
   std::mt19937 random(2);
-  SeenDatagramWqe seen;
+  DatagramWqeCache seen;
   std::uint64_t numbers = 0;
   unsigned taken = 0;
   rdma::SendRequest quick;  // stale, like a reused entry
@@ -220,8 +220,8 @@ TEST(SeenDatagramWqe, GivesWhatTheLongWayGives) {
 }
 
 // Destinations must differ even if only their numbers are compared.
-TEST(SeenDatagramWqe, AnotherAddressVectorIsAnotherDestination) {
-  SeenDatagramWqe seen;
+TEST(DatagramWqeCache, AnotherAddressVectorIsAnotherDestination) {
+  DatagramWqeCache seen;
   std::uint64_t numbers = 0;
   const auto number = [&](std::uint16_t index, unsigned peer, std::size_t length) {
     const auto wqe = datagram(WqeOpcode::SEND, index, peer).inline_data(std::string(length, 'x'));
@@ -238,8 +238,8 @@ TEST(SeenDatagramWqe, AnotherAddressVectorIsAnotherDestination) {
   EXPECT_NE(number(4, 1, 80), third) << "it may be another one";
 }
 
-TEST(SeenDatagramWqe, AFalseLengthTakesNoMoreThanTheWqeHas) {
-  SeenDatagramWqe seen;
+TEST(DatagramWqeCache, AFalseLengthTakesNoMoreThanTheWqeHas) {
+  DatagramWqeCache seen;
   std::uint64_t numbers = 0;
   ASSERT_TRUE(
       decode(datagram(WqeOpcode::SEND, 0, 1).inline_data(std::string(20, 'x')), 0, seen, numbers));
@@ -255,8 +255,8 @@ TEST(SeenDatagramWqe, AFalseLengthTakesNoMoreThanTheWqeHas) {
   }
 }
 
-TEST(SeenDatagramWqe, NothingIsKnownOfConnectedServicesAndOfWhatIsNotOneSegment) {
-  SeenDatagramWqe seen;
+TEST(DatagramWqeCache, NothingIsKnownOfConnectedServicesAndOfWhatIsNotOneSegment) {
+  DatagramWqeCache seen;
   std::uint64_t numbers = 0;
   const auto knows = [&](const WqeBuilder& wqe, std::uint16_t index) {
     (void)decode(wqe, index, seen, numbers);

@@ -1,6 +1,6 @@
 // A queue's translation cache for its last access. A hit must equal the result of the key table,
 // and a stale entry must be dropped.
-#include "rdma/seen_key.h"
+#include "rdma/key_cache.h"
 
 #include <gtest/gtest.h>
 
@@ -38,13 +38,13 @@ class SeenKeyTest : public ::testing::Test {
   }
   /// Looks up without the cache.
   std::byte* look_up(std::uint64_t address, std::uint64_t length, MKey key = kSeenKey) {
-    return SeenKey().find(keys_, key, [] { return KeyUser{}; }, address, length, kLocalWrite);
+    return KeyCache().find(keys_, key, [] { return KeyUser{}; }, address, length, kLocalWrite);
   }
 
   pcie::DmaSpace dma_;
   std::vector<std::byte> memory_;
   KeyTable keys_{dma_, KeyShape(8, 24)};
-  SeenKey seen_;
+  KeyCache seen_;
 };
 
 TEST_F(SeenKeyTest, FindsWhatTheTableFinds) {

@@ -1,4 +1,4 @@
-#include "run/seen_devices.h"
+#include "run/device_options.h"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -49,12 +49,12 @@ std::string check_model(const std::string& name) {
 
 }  // namespace
 
-unsigned SeenDevices::count() const {
+unsigned DeviceOptions::count() const {
   const auto named = std::max<std::size_t>(models.size(), 1);
   return devices == 0 ? static_cast<unsigned>(named) : devices;
 }
 
-std::string SeenDevices::check() const {
+std::string DeviceOptions::check() const {
   if (devices != 0 && models.size() > 1 && models.size() != devices) {
     return fmt::format("--devices {}, but --device names {} models", devices, models.size());
   }
@@ -76,7 +76,7 @@ std::string ShownDevices::word() const {
   return count == 1 ? "" : fmt::format("{}", count);
 }
 
-util::Result<ShownDevices> SeenDevices::shown() const {
+util::Result<ShownDevices> DeviceOptions::shown() const {
   ShownDevices shown{.count = count()};
   if (!host_devices) return shown;
   shown.host = door::HostDevices::find();
@@ -93,7 +93,7 @@ util::Result<ShownDevices> SeenDevices::shown() const {
   return shown;
 }
 
-std::vector<std::string> SeenDevices::variables(const ShownDevices& shown) const {
+std::vector<std::string> DeviceOptions::variables(const ShownDevices& shown) const {
   std::vector<std::string> all;
   if (!addresses.empty()) {
     all.push_back(fmt::format("SOFTHCA_ADDRESS={}", fmt::join(addresses, ",")));
@@ -105,7 +105,7 @@ std::vector<std::string> SeenDevices::variables(const ShownDevices& shown) const
   return all;
 }
 
-void add_device_options(CLI::App& command, SeenDevices& seen) {
+void add_device_options(CLI::App& command, DeviceOptions& seen) {
   command
       .add_option("--address", seen.addresses,
                   "IPv4 address of the device; the first process that opens the device gets it. "

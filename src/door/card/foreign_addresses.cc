@@ -1,4 +1,4 @@
-#include "door/card/strangers.h"
+#include "door/card/foreign_addresses.h"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -26,7 +26,7 @@ std::string name_of(std::string_view directory) {
 
 }  // namespace
 
-void Strangers::look_at(const driver::Gid& to) {
+void ForeignAddresses::look_at(const driver::Gid& to) {
   if (!is_process(to)) return;
   if (seen_.size() >= kSeenMax) seen_.clear();
   if (!seen_.insert(to).second || !is_gone(directory_, to)) return;

@@ -16,7 +16,7 @@
 namespace softhca::connectx {
 
 /// The control segment of the last WQE, and the kind of its only data segment.
-class SeenControl {
+class ControlCache {
  protected:
   using Ctrl = spec::connectx::wqe_ctrl_segment;
   using Pointer = spec::connectx::data_segment_pointer;
@@ -77,7 +77,7 @@ class SeenControl {
 };
 
 /// Template for WQEs of a connected service.
-class SeenSendWqe : SeenControl {
+class SendWqeCache : ControlCache {
  public:
   void forget() { usual_ = false; }
   bool is_known() const { return usual_; }
@@ -100,7 +100,7 @@ class SeenSendWqe : SeenControl {
 };
 
 /// Template for datagrams.
-class SeenDatagramWqe : SeenControl {
+class DatagramWqeCache : ControlCache {
  public:
   void forget() {
     size_ = 0;
@@ -116,7 +116,7 @@ class SeenDatagramWqe : SeenControl {
   /// gets the next of `numbers`.
   void remember(std::span<const std::byte> wqe, const SendWqeControl& control,
                 const SendWqeRules& rules, rdma::SendRequest& request, std::uint64_t& numbers);
-  /// Like SeenSendWqe::decode(). `wqe`: size() bytes that software may change concurrently.
+  /// Like SendWqeCache::decode(). `wqe`: size() bytes that software may change concurrently.
   /// @pre size() != 0
   bool decode(const std::byte* wqe, std::uint16_t expected_index, rdma::SendRequest& request) const;
   /// The same, but inline data stay in `wqe`. Use `datagram` before software can reuse the WQE.
@@ -135,7 +135,7 @@ class SeenDatagramWqe : SeenControl {
                  Data& data) const {
     std::memcpy(begin.data(), wqe, begin.size());
     return matches(begin, expected_index) && same_av(begin) &&
-           SeenControl::find_data(begin.data() + kData, wqe + kData + Inline::kSize, data);
+           ControlCache::find_data(begin.data() + kData, wqe + kData + Inline::kSize, data);
   }
 
   std::uint32_t size_ = 0;
@@ -144,9 +144,9 @@ class SeenDatagramWqe : SeenControl {
   rdma::UdDestination to_;  ///< the destination that av_ stands for
 };
 
-[[gnu::always_inline]] inline bool SeenControl::find_data(const std::byte* segment,
-                                                          const std::byte* inline_data,
-                                                          Data& data) const {
+[[gnu::always_inline]] inline bool ControlCache::find_data(const std::byte* segment,
+                                                           const std::byte* inline_data,
+                                                           Data& data) const {
   const util::View<Pointer> pointer({segment, Pointer::kSize});
   if ((pointer.get(Pointer::inline_) != 0) != (inline_room_ != 0)) return false;
   if (inline_room_ != 0) {
@@ -164,9 +164,9 @@ class SeenDatagramWqe : SeenControl {
 }
 
 template <class Request>
-[[gnu::always_inline]] inline void SeenControl::decode_control(std::span<const std::byte> wqe,
-                                                               std::uint16_t index,
-                                                               Request& request) const {
+[[gnu::always_inline]] inline void ControlCache::decode_control(std::span<const std::byte> wqe,
+                                                                std::uint16_t index,
+                                                                Request& request) const {
   const util::View<Ctrl> control(wqe);
   request.opcode = opcode_;
   const auto completion = SendWqeControl::completion_of(control);
@@ -177,7 +177,7 @@ template <class Request>
       SendCookie{.index = index, .opcode = wqe_opcode_, .completion = completion}.pack();
 }
 
-[[gnu::always_inline]] inline bool SeenSendWqe::decode(
+[[gnu::always_inline]] inline bool SendWqeCache::decode(
     std::span<const std::byte, kWqeBasicBlock> block, std::uint16_t expected_index,
     rdma::SendRequest& request) const {
   if (!matches(block, expected_index)) return false;
@@ -196,9 +196,9 @@ template <class Request>
   return true;
 }
 
-[[gnu::always_inline]] inline bool SeenDatagramWqe::decode(const std::byte* wqe,
-                                                           std::uint16_t expected_index,
-                                                           rdma::SendRequest& request) const {
+[[gnu::always_inline]] inline bool DatagramWqeCache::decode(const std::byte* wqe,
+                                                            std::uint16_t expected_index,
+                                                            rdma::SendRequest& request) const {
   Begin begin;
   Data data;
   if (!find_data(wqe, expected_index, begin, data)) return false;
@@ -210,9 +210,9 @@ template <class Request>
   return true;
 }
 
-[[gnu::always_inline]] inline bool SeenDatagramWqe::decode(const std::byte* wqe,
-                                                           std::uint16_t expected_index,
-                                                           rdma::ShortDatagram& datagram) const {
+[[gnu::always_inline]] inline bool DatagramWqeCache::decode(const std::byte* wqe,
+                                                            std::uint16_t expected_index,
+                                                            rdma::ShortDatagram& datagram) const {
   Begin begin;
   Data data;
   if (!find_data(wqe, expected_index, begin, data)) return false;
