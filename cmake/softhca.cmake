@@ -222,9 +222,13 @@ function(softhca_compile_quickly target)
   target_compile_options(${target} PRIVATE ${softhca_quick})
 endfunction()
 
-# softhca_compile_for_tests(<target>): quickly, with the precompiled headers of tests.
+# softhca_compile_for_tests(<target>): quickly, with the precompiled headers of tests. In a batch a name may shadow one of
+# another file, which is no mistake; the preset dev, without batches, finds those of one file.
 function(softhca_compile_for_tests target)
   softhca_compile_quickly(${target})
+  if(SOFTHCA_BATCHES)
+    target_compile_options(${target} PRIVATE -Wno-shadow)
+  endif()
   softhca_use_precompiled(${target} precompiled_test)
   # As GoogleTest's targets define it: those that link none of them share the headers, too.
   target_compile_definitions(${target} PRIVATE GTEST_HAS_PTHREAD=1)
