@@ -70,7 +70,7 @@ Errno Bindings::bind(Identifier& id, const SocketAddress& address) {
   id.source = address;
   if (address.family() == AF_INET && !id.binding.chose_family) id.binding.one_family = true;
   id.binding.bound = own.has_value();
-  if (own) id.local = *own;
+  if (own) id.connection.local = *own;
   if (const auto wrong = claim(id); wrong != 0) {
     id = before;
     return wrong;
@@ -99,10 +99,11 @@ const Identifier* Bindings::other_owner(const Identifier& id) const {
 Errno Bindings::claim(Identifier& id) {
   if (id.source.port() == 0) return claim_any(id);
   if (const auto wrong = check_port(id, id.binding.reuses_port); wrong != 0) return wrong;
-  const auto wrong = other_owner(id) != nullptr
-                         ? 0
-                         : options_.port_numbers.claim(id.port_space, id.source.port(),
-                                                       id.local.gid, id.source.is_of_no_device());
+  const auto wrong =
+      other_owner(id) != nullptr
+          ? 0
+          : options_.port_numbers.claim(id.port_space, id.source.port(), id.connection.local.gid,
+                                        id.source.is_of_no_device());
   id.binding.owns_port = wrong == 0;
   return wrong;
 }
@@ -114,7 +115,8 @@ Errno Bindings::claim_any(Identifier& id) {
   for (unsigned i = 0; i != count; ++i) {
     last_port_ = static_cast<std::uint16_t>((last_port_ + 1u) % count);
     const auto port = static_cast<std::uint16_t>(range.first + last_port_);
-    if (options_.port_numbers.claim(id.port_space, port, id.local.gid, any) != 0) continue;
+    if (options_.port_numbers.claim(id.port_space, port, id.connection.local.gid, any) != 0)
+      continue;
     id.source.set_port(port);
     id.binding.owns_port = true;
     return 0;
@@ -131,15 +133,16 @@ void Bindings::release(Identifier& id, util::Time now) {
   bool returns = false;
   if (id.state == State::kListening) {
     for (const auto& [number, other] : identifiers_.all()) {
-      returns |= other->accepted && other->source.port() == port &&
-                 other->state >= State::kReqRcvd && other->state <= State::kDreqSent;
+      returns |= other->connection.passive && other->source.port() == port &&
+                 other->connection.state >= ConnectionState::kReqRcvd &&
+                 other->connection.state <= ConnectionState::kDreqSent;
     }
     std::erase_if(left_, [now](const auto& one) { return now - one.second >= kListenAgain; });
     if (returns) left_[port] = now;
   }
   options_.port_numbers.release(id.port_space, port, returns);
   if (const auto* other = other_owner(id); other != nullptr) {
-    (void)options_.port_numbers.claim(id.port_space, port, other->local.gid,
+    (void)options_.port_numbers.claim(id.port_space, port, other->connection.local.gid,
                                       other->source.is_of_no_device());
   }
 }

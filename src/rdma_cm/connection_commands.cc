@@ -27,16 +27,18 @@ using enum uverbs::QpState;
 /// Whether Linux's ib_cm has an object for it (cm_id.ib of cma.c): it sent or received a request,
 /// or listens on a device.
 bool is_of_connections(const Identifier& id) {
-  return id.has_device && (id.state >= State::kReqSent || id.state == State::kListening);
+  return id.has_device && (id.state == State::kConnecting || id.state == State::kListening);
 }
 
 /// Whether its QP answers reads and atomics reliably.
-bool is_responder(const Identifier& id) {
-  return id.qp_type == IB_UVERBS_QPT_RC || id.qp_type == IB_UVERBS_QPT_XRC_TGT;
+bool is_responder(const Connection& connection) {
+  const auto type = connection.qp_type;
+  return type == IB_UVERBS_QPT_RC || type == IB_UVERBS_QPT_XRC_TGT;
 }
 /// Whether its QP makes reliable requests.
-bool is_requester(const Identifier& id) {
-  return id.qp_type == IB_UVERBS_QPT_RC || id.qp_type == IB_UVERBS_QPT_XRC_INI;
+bool is_requester(const Connection& connection) {
+  const auto type = connection.qp_type;
+  return type == IB_UVERBS_QPT_RC || type == IB_UVERBS_QPT_XRC_INI;
 }
 /// Whether a REQ can be sent for its QP (cm_validate_req_param).
 bool is_client_type(std::uint8_t qp_type) {
@@ -45,44 +47,45 @@ bool is_client_type(std::uint8_t qp_type) {
 }
 
 /// Attributes of a QP in INIT.
-void describe_access(const Identifier& id, ib_uverbs_qp_attr& out) {
+void describe_access(const Connection& connection, ib_uverbs_qp_attr& out) {
   using enum uverbs::QpAccess;
   out.qp_access_flags = kQpRemoteWrite;
-  if (id.connection.responder_resources != 0) {
+  if (connection.qp.responder_resources != 0) {
     out.qp_access_flags |= kQpRemoteRead | kQpRemoteAtomic;
   }
 }
 
 /// Attributes of a QP in RTR.
-void describe_receiver(const Identifier& id, ib_uverbs_qp_attr& out) {
+void describe_receiver(const Connection& connection, ib_uverbs_qp_attr& out) {
   out.qp_attr_mask |= kQpPath | kQpMtu | kQpDestQpn | kQpRqPsn;
-  if (is_responder(id)) out.qp_attr_mask |= kQpMaxDestReads | kQpMinRnr;
-  std::memcpy(out.ah_attr.grh.dgid, id.peer->bytes.data(), 16);
-  out.ah_attr.grh.sgid_index = id.local.gid_index;
-  out.ah_attr.grh.flow_label = id.route.path.flow_label;
-  out.ah_attr.grh.traffic_class = id.route.path.traffic_class;
+  if (is_responder(connection)) out.qp_attr_mask |= kQpMaxDestReads | kQpMinRnr;
+  std::memcpy(out.ah_attr.grh.dgid, connection.peer->bytes.data(), 16);
+  out.ah_attr.grh.sgid_index = connection.local.gid_index;
+  out.ah_attr.grh.flow_label = connection.path.flow_label;
+  out.ah_attr.grh.traffic_class = connection.path.traffic_class;
   out.ah_attr.grh.hop_limit = kHopLimit;
   out.ah_attr.is_global = 1;
   out.ah_attr.port_num = 1;
-  out.path_mtu = id.route.path.mtu;
-  out.dest_qp_num = id.connection.remote_qpn;
-  out.rq_psn = id.connection.local_psn;
-  if (is_responder(id)) out.max_dest_rd_atomic = id.connection.responder_resources;
+  out.path_mtu = connection.path.mtu;
+  out.dest_qp_num = connection.qp.remote_qpn;
+  out.rq_psn = connection.qp.local_psn;
+  if (is_responder(connection)) out.max_dest_rd_atomic = connection.qp.responder_resources;
 }
 
 /// Attributes of a QP in RTS.
 void describe_sender(const Identifier& id, ib_uverbs_qp_attr& out) {
+  const auto& connection = id.connection;
   out.qp_attr_mask |= kQpSqPsn;
-  out.sq_psn = id.connection.remote_psn;
-  if (!is_requester(id) && !is_responder(id)) return;
+  out.sq_psn = connection.qp.remote_psn;
+  if (!is_requester(connection) && !is_responder(connection)) return;
   // rdma_init_qp_attr: the program's value overrides that of the path.
-  out.timeout = id.route.wanted_ack_timeout.value_or(id.route.path.ack_timeout);
+  out.timeout = id.route.wanted_ack_timeout.value_or(connection.path.ack_timeout);
   out.qp_attr_mask |= kQpTimeout;
-  if (!is_requester(id)) return;
+  if (!is_requester(connection)) return;
   out.qp_attr_mask |= kQpRetry | kQpRnrRetry | kQpMaxReads;
-  out.retry_cnt = id.connection.retry_count;
-  out.rnr_retry = id.connection.rnr_retry_count;
-  out.max_rd_atomic = id.connection.initiator_depth;
+  out.retry_cnt = connection.qp.retry_count;
+  out.rnr_retry = connection.qp.rnr_retry_count;
+  out.max_rd_atomic = connection.qp.initiator_depth;
 }
 
 }  // namespace
@@ -94,19 +97,21 @@ Errno ConnectionCommands::connect(const Call& call) {
   Identifier* id = nullptr;
   if (const auto wrong = identifiers_.find(call.channel, command.id, id); wrong != 0) return wrong;
   if (id->state != State::kRouteResolved) return EINVAL;
-  if (!is_datagram(*id) && !is_client_type(id->qp_type)) return EINVAL;
-  if (param.private_data_len > (is_datagram(*id) ? kDatagramPrivateDataMax : kPrivateDataMax)) {
+  if (!is_datagram(id->connection) && !is_client_type(id->connection.qp_type)) return EINVAL;
+  if (param.private_data_len >
+      (is_datagram(id->connection) ? kDatagramPrivateDataMax : kPrivateDataMax)) {
     return EINVAL;
   }
   // A program on this machine may have begun to listen since the destination was resolved.
   const auto peer = routes_.resolve(*id);
   if (!peer) return ENETUNREACH;
   routes_.set_peer(*id, *peer);
-  id->connection.local_qpn = param.qp_num;
-  id->connection.responder_resources = param.responder_resources;
-  id->connection.initiator_depth = param.initiator_depth;
-  id->connection.retry_count = std::min<std::uint8_t>(param.retry_count, 7);
-  id->connection.rnr_retry_count = std::min<std::uint8_t>(param.rnr_retry_count, 7);
+  id->connection.qp.local_qpn = param.qp_num;
+  id->connection.qp.responder_resources = param.responder_resources;
+  id->connection.qp.initiator_depth = param.initiator_depth;
+  id->connection.qp.retry_count = std::min<std::uint8_t>(param.retry_count, 7);
+  id->connection.qp.rnr_retry_count = std::min<std::uint8_t>(param.rnr_retry_count, 7);
+  id->state = State::kConnecting;
   connections_.send_request(*id, param, command.ece, routes_.requester(*id), call.now);
   return 0;
 }
@@ -137,14 +142,14 @@ Errno ConnectionCommands::accept(const Call& call) {
   Identifier* id = nullptr;
   if (const auto wrong = identifiers_.find(call.channel, command.id, id); wrong != 0) return wrong;
   const auto& param = command.conn_param;
-  if (param.valid == 0 && !is_datagram(*id)) {
+  if (param.valid == 0 && !is_datagram(id->connection)) {
     return connections_.apply(*id, Input::kAccept, call.now) ? 0 : fail_to_accept(*id);
   }
-  if (id->state != State::kReqRcvd) return fail_to_accept(*id);
+  if (id->connection.state != ConnectionState::kReqRcvd) return fail_to_accept(*id);
   const auto uid_before = id->uid;
   if (param.valid != 0) {
     id->uid = command.uid;
-    id->connection.local_qpn = param.qp_num;
+    id->connection.qp.local_qpn = param.qp_num;
   }
   const auto wrong = accept_request(*id, param, command.ece, call.now);
   if (wrong != 0) id->uid = uid_before;
@@ -154,8 +159,9 @@ Errno ConnectionCommands::accept(const Call& call) {
 /// rdma_accept() of Linux rejects the peer after any error, even if the program has accepted it
 /// before. A connection that is established goes on, and datagrams are left alone.
 Errno ConnectionCommands::fail_to_accept(Identifier& id) {
-  const bool is_begun = id.state >= State::kReqSent && id.state <= State::kRepRcvd;
-  if (is_datagram(id) || !is_begun) return EINVAL;
+  const auto state = id.connection.state;
+  const bool is_begun = state >= ConnectionState::kReqSent && state <= ConnectionState::kRepRcvd;
+  if (is_datagram(id.connection) || !is_begun) return EINVAL;
   connections_.reject(id, number_of(spec::cm_reject_reason::CONSUMER), {});
   return EINVAL;
 }
@@ -165,15 +171,15 @@ Errno ConnectionCommands::fail_to_accept(Identifier& id) {
 Errno ConnectionCommands::accept_request(Identifier& id, const rdma_ucm_conn_param& param,
                                          const rdma_ucm_ece& ece, util::Time now) {
   const auto data = data_of(param);
-  if (is_datagram(id)) {
+  if (is_datagram(id.connection)) {
     const bool fits = data.size() <= spec::cm_sidr_rep::private_data.kSize;
-    id.state = fits ? State::kEstablished : State::kOver;
+    id.connection.state = fits ? ConnectionState::kEstablished : ConnectionState::kOver;
     if (fits) {
-      id.connection.qkey =
+      id.connection.qp.qkey =
           kDefaultQkey;  // with IP addresses Linux ignores the program's (ucma_copy_conn_param)
-      connections_.send_sidr_rep(id, 0, id.connection.qkey, data);
+      connections_.send_sidr_rep(id.connection, 0, id.connection.qp.qkey, data);
     } else {
-      connections_.send_sidr_rep(id, kSidrRejected, 0, {});
+      connections_.send_sidr_rep(id.connection, kSidrRejected, 0, {});
     }
     return fits ? 0 : EINVAL;
   }
@@ -192,14 +198,15 @@ Errno ConnectionCommands::reject(const Call& call) {
   Identifier* id = nullptr;
   if (const auto wrong = identifiers_.find(call.channel, command.id, id); wrong != 0) return wrong;
   const auto data = std::as_bytes(std::span(command.private_data)).first(command.private_data_len);
-  if (is_datagram(*id)) {
-    if (id->state != State::kReqRcvd) return EINVAL;
+  if (is_datagram(id->connection)) {
+    if (id->connection.state != ConnectionState::kReqRcvd) return EINVAL;
     if (data.size() > spec::cm_sidr_rep::private_data.kSize) return EINVAL;
-    connections_.send_sidr_rep(*id, kSidrRejected, 0, data);
+    connections_.send_sidr_rep(id->connection, kSidrRejected, 0, data);
     connections_.end(*id);
   } else {
     // As in Linux, the active side may take its request back; the peer is not named in that REJ.
-    if (id->state < State::kReqSent || id->state > State::kRepRcvd) return EINVAL;
+    const auto state = id->connection.state;
+    if (state < ConnectionState::kReqSent || state > ConnectionState::kRepRcvd) return EINVAL;
     if (data.size() > spec::cm_rej::private_data.kSize) return EINVAL;
     connections_.reject(*id, reason, data);
   }
@@ -212,7 +219,7 @@ Errno ConnectionCommands::disconnect(const Call& call) {
   Identifier* id = nullptr;
   if (const auto wrong = identifiers_.find(call.channel, command.id, id); wrong != 0) return wrong;
   if (!is_of_connections(*id)) return EINVAL;
-  if (is_datagram(*id)) return 0;
+  if (is_datagram(id->connection)) return 0;
   (void)connections_.apply(*id, Input::kDisconnect, call.now);
   return 0;
 }
@@ -221,9 +228,10 @@ namespace {
 
 /// Whether the manager sets attributes for a QP's transition to `qp_state` (cm_init_qp_init_attr
 /// and its siblings in ib_cm).
-bool describes_qp(State state, std::uint32_t qp_state) {
-  const bool has_request = state >= State::kReqRcvd && state <= State::kEstablished;
-  if (qp_state == kQpInit) return has_request || state == State::kReqSent;
+bool describes_qp(ConnectionState state, std::uint32_t qp_state) {
+  const bool has_request =
+      state >= ConnectionState::kReqRcvd && state <= ConnectionState::kEstablished;
+  if (qp_state == kQpInit) return has_request || state == ConnectionState::kReqSent;
   return has_request && (qp_state == kQpRtr || qp_state == kQpRts);
 }
 
@@ -240,16 +248,16 @@ Errno ConnectionCommands::init_qp_attr(const Call& call) {
   ib_uverbs_qp_attr out{};
   out.qp_state = command.qp_state;
   out.qp_attr_mask = kQpState;
-  const bool is_connected = !is_datagram(*id) && is_of_connections(*id);
-  if (is_connected && !describes_qp(id->state, command.qp_state)) return EINVAL;
+  const bool is_connected = !is_datagram(id->connection) && is_of_connections(*id);
+  if (is_connected && !describes_qp(id->connection.state, command.qp_state)) return EINVAL;
   if (!is_connected || command.qp_state == kQpInit) {
-    if (is_datagram(*id)) id->connection.qkey = kDefaultQkey;
+    if (is_datagram(id->connection)) id->connection.qp.qkey = kDefaultQkey;
     out.port_num = 1;
-    out.qkey = id->connection.qkey;
-    out.qp_attr_mask |= kQpPkey | kQpPort | (is_datagram(*id) ? kQpQkey : kQpAccess);
-    if (is_connected) describe_access(*id, out);
+    out.qkey = id->connection.qp.qkey;
+    out.qp_attr_mask |= kQpPkey | kQpPort | (is_datagram(id->connection) ? kQpQkey : kQpAccess);
+    if (is_connected) describe_access(id->connection, out);
   } else if (command.qp_state == kQpRtr) {
-    describe_receiver(*id, out);
+    describe_receiver(id->connection, out);
   } else {
     describe_sender(*id, out);
   }
@@ -263,12 +271,12 @@ Errno ConnectionCommands::notify(const Call& call) {
   const auto command = take<rdma_ucm_notify>(call.in);
   Identifier* id = nullptr;
   if (const auto wrong = identifiers_.find(call.channel, command.id, id); wrong != 0) return wrong;
-  if (id->state < State::kReqSent || is_datagram(*id)) return EINVAL;
-  const bool established = id->state == State::kEstablished;
+  if (id->state != State::kConnecting || is_datagram(id->connection)) return EINVAL;
+  const bool established = id->connection.state == ConnectionState::kEstablished;
   if (command.event == kPathMigrated) return established ? 0 : EINVAL;
   if (command.event != kCommunicationEstablished) return EINVAL;
   if (established) return EISCONN;
-  if (id->state != State::kRepSent) return EINVAL;
+  if (id->connection.state != ConnectionState::kRepSent) return EINVAL;
   (void)connections_.apply(*id, Input::kRtu, call.now);
   return 0;
 }

@@ -18,7 +18,7 @@ constexpr auto kLookForGone = std::chrono::seconds(1);
 
 void report_reply(Identifier& id, const Mad& mad) {
   auto event = event_of(id, EventType::kConnectResponse);
-  read_rep(mad, id, event.content);
+  read_rep(mad, id.connection, event.content);
   report(id, event);
 }
 
@@ -41,7 +41,7 @@ std::pair<EventType, std::int32_t> meaning_of(util::View<spec::cm_sidr_rep> rep,
   const auto status = rep.get(spec::cm_sidr_rep::status);
   if (status != 0) return {EventType::kUnreachable, static_cast<std::int32_t>(status)};
   const auto qkey = rep.get(spec::cm_sidr_rep::qkey);
-  const bool fits = qkey != 0 && (id.connection.qkey == 0 || id.connection.qkey == qkey);
+  const bool fits = qkey != 0 && (id.connection.qp.qkey == 0 || id.connection.qp.qkey == qkey);
   return fits ? std::pair(EventType::kEstablished, 0) : std::pair(EventType::kAddrError, -EINVAL);
 }
 
@@ -61,11 +61,13 @@ void Connections::receive(const Received& message, Input input, util::Time now) 
     return;
   }
   const auto remote = numbers.get(spec::cm_rtu::local_comm_id);
-  if (id->peer != message.from || is_datagram(*id)) return;
-  if (id->exchange.remote_comm_id != 0 && id->exchange.remote_comm_id != remote) return;
+  const auto& connection = id->connection;
+  if (connection.peer != message.from || is_datagram(connection)) return;
+  const auto known = connection.exchange.remote_comm_id;
+  if (known != 0 && known != remote) return;
   const auto dreq = body_of<spec::cm_dreq>(message.mad);
   if (input == Input::kDreq && dreq.get(spec::cm_dreq::remote_qpn) !=
-                                   (id->connection.local_qpn & spec::cm_dreq::remote_qpn.kMax)) {
+                                   (connection.qp.local_qpn & spec::cm_dreq::remote_qpn.kMax)) {
     return;
   }
   (void)apply(*id, input, &message.mad, now);
@@ -80,21 +82,22 @@ Identifier* Connections::find_rejected(const Received& message) const {
 }
 
 void Connections::receive_again(Identifier& id, const Mad& mad, util::Time now) {
-  if (!is_datagram(id)) {
+  if (!is_datagram(id.connection)) {
     (void)apply(id, Input::kReq, &mad, now);
-  } else if (id.state == State::kEstablished) {
-    (void)transmitter_.send(id.exchange.repeated.mad, id);  // the SIDR_REP was lost
+  } else if (id.connection.state == ConnectionState::kEstablished) {
+    (void)transmitter_.send(id.connection.exchange.repeated.mad,
+                            id.connection);  // the SIDR_REP was lost
   }
 }
 
 /// `mad`: null if the input is no message.
 bool Connections::apply(Identifier& id, Input input, const Mad* mad, util::Time now) {
-  const auto* const transition = find_transition(id.state, input);
+  const auto* const transition = find_transition(id.connection.state, input);
   if (transition == nullptr) return false;
-  if (transition->to != id.state) Transmitter::settle(id);
-  id.state = transition->to;
-  if (id.state == State::kTimeWait) wait_for_packets(id, now);
-  if (id.state == State::kOver) identifiers_.forget_request(id);
+  if (transition->to != id.connection.state) Transmitter::settle(id.connection);
+  id.connection.state = transition->to;
+  if (id.connection.state == ConnectionState::kTimeWait) wait_for_packets(id, now);
+  if (id.connection.state == ConnectionState::kOver) identifiers_.forget_request(id);
   act(id, transition->action, mad, now);
   return true;
 }
@@ -106,15 +109,15 @@ void Connections::act(Identifier& id, Action action, const Mad* mad, util::Time 
     case Action::kWaitLonger:
       return wait_longer(id, *mad, now);
     case Action::kSendMra:
-      return (void)transmitter_.send(make_mra(id), id);
+      return (void)transmitter_.send(make_mra(id.connection), id.connection);
     case Action::kSendRtu:
-      return (void)transmitter_.send(make_rtu(id), id);
+      return (void)transmitter_.send(make_rtu(id.connection), id.connection);
     case Action::kSendDreq:
-      return transmitter_.repeat(id, make_dreq(id), now);
+      return transmitter_.repeat(id.connection, make_dreq(id.connection), now);
     case Action::kSendDrep:
-      return (void)transmitter_.send(make_drep(id), id);
+      return (void)transmitter_.send(make_drep(id.connection), id.connection);
     case Action::kRejectStale:
-      return send_rej(id, number_of(spec::cm_reject_reason::STALE_CONNECTION), {});
+      return send_rej(id.connection, number_of(spec::cm_reject_reason::STALE_CONNECTION), {});
     case Action::kReportResponse:
       return report_reply(id, *mad);
     case Action::kReportEstablished:
@@ -135,16 +138,17 @@ void Connections::act(Identifier& id, Action action, const Mad* mad, util::Time 
 void Connections::wait_longer(Identifier& id, const Mad& mad, util::Time now) {
   using Mra = spec::cm_mra;
   constexpr std::uint32_t kLongest = 25;  // two minutes, after which the message is sent again
-  if (std::exchange(id.exchange.repeated.was_told_to_wait, true)) return;
+  if (std::exchange(id.connection.exchange.repeated.was_told_to_wait, true)) return;
   const auto timeout = body_of<Mra>(mad).get(Mra::service_timeout);
-  const auto interval = cm_time(std::min(timeout, kLongest)) + cm_time(id.route.path.ack_timeout);
-  transmitter_.postpone(id, interval, now);
+  const auto interval =
+      cm_time(std::min(timeout, kLongest)) + cm_time(id.connection.path.ack_timeout);
+  transmitter_.postpone(id.connection, interval, now);
 }
 
 /// Enters TimeWait, as its packets may still be in flight (IBTA 12.9.8.4).
 void Connections::wait_for_packets(Identifier& id, util::Time now) {
-  id.waits_until = now + cm_time(id.route.path.ack_timeout);
-  wakeup_.at(id.waits_until);
+  id.connection.waits_until = now + cm_time(id.connection.path.ack_timeout);
+  wakeup_.at(id.connection.waits_until);
 }
 
 void Connections::receive_sidr_rep(const Received& message) {
@@ -153,79 +157,86 @@ void Connections::receive_sidr_rep(const Received& message) {
   auto* const found = identifiers_.find_connection(rep.get(Rep::request_id));
   if (found == nullptr) return;
   auto& id = *found;
-  if (id.state != State::kReqSent || !is_datagram(id) || id.peer != message.from) return;
-  Transmitter::settle(id);
+  const auto& connection = id.connection;
+  if (connection.state != ConnectionState::kReqSent) return;
+  if (!is_datagram(connection) || connection.peer != message.from) return;
+  Transmitter::settle(id.connection);
   const auto [type, status] = meaning_of(rep, id);
-  id.state = type == EventType::kEstablished ? State::kEstablished : State::kOver;
+  id.connection.state =
+      type == EventType::kEstablished ? ConnectionState::kEstablished : ConnectionState::kOver;
   auto event = event_of(id, type, status);
   auto& param = event.content.param.ud;
   put_private_data(param, rep.get(Rep::private_data));
-  if (type == EventType::kEstablished) read_sidr_rep(message.mad, id, param);
+  if (type == EventType::kEstablished) read_sidr_rep(message.mad, id.connection, param);
   report(id, event);
 }
 
 void Connections::send_request(Identifier& id, const rdma_ucm_conn_param& param,
                                const rdma_ucm_ece& ece, const Requester& requester,
                                util::Time now) {
-  id.state = State::kReqSent;
-  id.exchange.transaction = id.exchange.local_comm_id;
-  id.exchange.service = service_of(id.port_space, id.destination.port());
-  const auto request =
-      is_datagram(id) ? make_sidr_req(id, param, requester) : make_req(id, param, ece, requester);
-  transmitter_.repeat(id, request, now);
+  id.connection.state = ConnectionState::kReqSent;
+  id.connection.exchange.transaction = id.connection.exchange.local_comm_id;
+  id.connection.exchange.service = service_of(id.port_space, id.destination.port());
+  const auto request = is_datagram(id.connection) ? make_sidr_req(id.connection, param, requester)
+                                                  : make_req(id.connection, param, ece, requester);
+  transmitter_.repeat(id.connection, request, now);
 }
 
 void Connections::send_rep(Identifier& id, const rdma_ucm_conn_param& param,
                            const rdma_ucm_ece& ece, util::Time now) {
-  id.connection.responder_resources = param.responder_resources;
-  id.connection.initiator_depth = param.initiator_depth;
-  id.state = State::kRepSent;
-  transmitter_.repeat(id, make_rep(id, param, ece, ports_.node_guid(id)), now);
+  id.connection.qp.responder_resources = param.responder_resources;
+  id.connection.qp.initiator_depth = param.initiator_depth;
+  id.connection.state = ConnectionState::kRepSent;
+  transmitter_.repeat(
+      id.connection,
+      make_rep(id.connection, param, ece, ports_.node_guid(id.connection.local.port)), now);
 }
 
-void Connections::send_rej(const Identifier& id, std::uint16_t reason,
+void Connections::send_rej(const Connection& connection, std::uint16_t reason,
                            std::span<const std::byte> private_data) {
-  (void)transmitter_.send(make_rej(id, reason, private_data, ports_.node_guid(id)), id);
+  (void)transmitter_.send(
+      make_rej(connection, reason, private_data, ports_.node_guid(connection.local.port)),
+      connection);
 }
 
-void Connections::send_sidr_rep(Identifier& id, std::uint8_t status, std::uint32_t qkey,
+void Connections::send_sidr_rep(Connection& connection, std::uint8_t status, std::uint32_t qkey,
                                 std::span<const std::byte> private_data) {
-  id.exchange.repeated.mad = make_sidr_rep(id, status, qkey, private_data);
-  (void)transmitter_.send(id.exchange.repeated.mad, id);
+  connection.exchange.repeated.mad = make_sidr_rep(connection, status, qkey, private_data);
+  (void)transmitter_.send(connection.exchange.repeated.mad, connection);
 }
 
 void Connections::reject(Identifier& id, std::uint16_t reason,
                          std::span<const std::byte> private_data) {
-  Transmitter::settle(id);
-  send_rej(id, reason, private_data);
+  Transmitter::settle(id.connection);
+  send_rej(id.connection, reason, private_data);
   end(id);
 }
 
 void Connections::end(Identifier& id) {
-  id.state = State::kOver;
+  id.connection.state = ConnectionState::kOver;
   identifiers_.forget_request(id);
 }
 
 void Connections::say_goodbye(Identifier& id, util::Time now) {
-  const bool datagram = is_datagram(id);
-  switch (id.state) {
-    case State::kReqSent:
-      if (!datagram) send_rej(id, number_of(spec::cm_reject_reason::TIMEOUT), {});
+  const bool datagram = is_datagram(id.connection);
+  switch (id.connection.state) {
+    case ConnectionState::kReqSent:
+      if (!datagram) send_rej(id.connection, number_of(spec::cm_reject_reason::TIMEOUT), {});
       return;
-    case State::kReqRcvd:
-      if (datagram) return send_sidr_rep(id, kSidrRejected, 0, {});
+    case ConnectionState::kReqRcvd:
+      if (datagram) return send_sidr_rep(id.connection, kSidrRejected, 0, {});
       [[fallthrough]];
-    case State::kRepSent:
-    case State::kRepRcvd:
-      return send_rej(id, number_of(spec::cm_reject_reason::CONSUMER), {});
-    case State::kEstablished:
+    case ConnectionState::kRepSent:
+    case ConnectionState::kRepRcvd:
+      return send_rej(id.connection, number_of(spec::cm_reject_reason::CONSUMER), {});
+    case ConnectionState::kEstablished:
       // The QP of an XRC target may outlive its identifier (cm_destroy_id of Linux).
-      if (!datagram && id.qp_type != IB_UVERBS_QPT_XRC_TGT) {
-        transmitter_.repeat(id, make_dreq(id), now);
+      if (!datagram && id.connection.qp_type != IB_UVERBS_QPT_XRC_TGT) {
+        transmitter_.repeat(id.connection, make_dreq(id.connection), now);
       }
       return;
-    case State::kDreqRcvd:
-      return (void)transmitter_.send(make_drep(id), id);
+    case ConnectionState::kDreqRcvd:
+      return (void)transmitter_.send(make_drep(id.connection), id.connection);
     default:
       return;
   }
@@ -233,15 +244,17 @@ void Connections::say_goodbye(Identifier& id, util::Time now) {
 
 void Connections::tick(util::Time now) {
   for (const auto& [number, id] : identifiers_.all()) {
-    if (id->exchange.repeated.next <= now && !transmitter_.retransmit(*id, now)) {
+    auto& connection = id->connection;
+    const auto& repeated = connection.exchange.repeated;
+    if (repeated.next <= now && !transmitter_.retransmit(connection, now)) {
       (void)apply(*id, Input::kTimeout, now);
     }
-    if (id->waits_until <= now) {
-      id->waits_until = util::kNever;
+    if (connection.waits_until <= now) {
+      connection.waits_until = util::kNever;
       end(*id);
       report(*id, EventType::kTimeWaitExit);
     }
-    wakeup_.at(std::min(id->exchange.repeated.next, id->waits_until));
+    wakeup_.at(std::min(repeated.next, connection.waits_until));
   }
 }
 
@@ -250,27 +263,30 @@ void Connections::look_for_the_gone(util::Time now) {
   looked_for_gone_ = now;
   std::map<std::array<std::byte, 16>, bool> peers;
   for (const auto& [number, id] : identifiers_.all()) {
-    if (!id->peer || id->state < State::kReqSent || id->state >= State::kDreqRcvd) continue;
-    if (is_datagram(*id) && id->state != State::kReqSent) continue;
-    const auto [at, is_new] = peers.try_emplace(id->peer->bytes);
-    if (is_new) at->second = options_.is_gone(*id->peer);
+    const auto& connection = id->connection;
+    const auto state = connection.state;
+    if (!connection.peer || state < ConnectionState::kReqSent) continue;
+    if (state >= ConnectionState::kDreqRcvd) continue;
+    if (is_datagram(connection) && state != ConnectionState::kReqSent) continue;
+    const auto [at, is_new] = peers.try_emplace(connection.peer->bytes);
+    if (is_new) at->second = options_.is_gone(*connection.peer);
     if (at->second) handle_death(*id, now);
   }
 }
 
 /// Acts as if the peer's kernel had destroyed its identifiers.
 void Connections::handle_death(Identifier& id, util::Time now) {
-  switch (id.state) {
-    case State::kEstablished:
+  switch (id.connection.state) {
+    case ConnectionState::kEstablished:
       // The kernel of an XRC target would not disconnect.
-      if (id.qp_type == IB_UVERBS_QPT_XRC_INI) return;
+      if (id.connection.qp_type == IB_UVERBS_QPT_XRC_INI) return;
       return (void)apply(id, Input::kDreq, now);
-    case State::kDreqSent:
+    case ConnectionState::kDreqSent:
       return (void)apply(id, Input::kDrep, now);
     default:
-      if (!is_datagram(id)) return (void)apply(id, Input::kRej, now);
-      Transmitter::settle(id);
-      id.state = State::kOver;
+      if (!is_datagram(id.connection)) return (void)apply(id, Input::kRej, now);
+      Transmitter::settle(id.connection);
+      id.connection.state = ConnectionState::kOver;
       report(id, EventType::kUnreachable, kSidrNoService);
   }
 }

@@ -42,9 +42,9 @@ class Connections {
                     const Requester& requester, util::Time now);
   void send_rep(Identifier& id, const rdma_ucm_conn_param& param, const rdma_ucm_ece& ece,
                 util::Time now);
-  void send_rej(const Identifier& id, std::uint16_t reason,
+  void send_rej(const Connection& connection, std::uint16_t reason,
                 std::span<const std::byte> private_data);
-  void send_sidr_rep(Identifier& id, std::uint8_t status, std::uint32_t qkey,
+  void send_sidr_rep(Connection& connection, std::uint8_t status, std::uint32_t qkey,
                      std::span<const std::byte> private_data);
   /// Ends a connection that is not established yet, and sends a REJ.
   void reject(Identifier& id, std::uint16_t reason, std::span<const std::byte> private_data);

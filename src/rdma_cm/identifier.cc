@@ -2,7 +2,6 @@
 
 #include <arpa/inet.h>
 #include <endian.h>
-#include <rdma/ib_user_ioctl_verbs.h>
 
 #include <algorithm>
 #include <cstring>
@@ -103,11 +102,6 @@ SocketAddress SocketAddress::any(std::uint16_t family) {
   SocketAddress address;
   address.storage.ss_family = family;
   return address;
-}
-
-bool is_datagram(const Identifier& id) {
-  return id.port_space == RDMA_PS_UDP || id.port_space == RDMA_PS_IPOIB ||
-         id.qp_type == IB_UVERBS_QPT_UD;
 }
 
 }  // namespace softhca::rdma_cm

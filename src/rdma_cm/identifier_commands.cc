@@ -60,7 +60,7 @@ Errno IdentifierCommands::create_id(const Call& call) {
   auto& id = identifiers_.make(call.channel, ports_.default_local());
   id.uid = command.uid;
   id.port_space = command.ps;
-  id.qp_type = *qp_type;
+  id.connection.qp_type = *qp_type;
   const auto wrong = call.answer(command.response, rdma_ucm_create_id_resp{.id = id.number});
   if (wrong != 0) erase(id.number, call.now);
   return wrong;
@@ -123,17 +123,17 @@ Errno IdentifierCommands::query_path(const Call& call, const Identifier& id,
     out.count = 1;
     using Record = spec::path_record;
     const util::MutableView<Record> path(out.path);
-    std::ranges::copy(id.peer->bytes, path.sub(Record::dgid).begin());
-    std::ranges::copy(id.local.gid.bytes, path.sub(Record::sgid).begin());
-    path.set(Record::flow_label, id.route.path.flow_label);
+    std::ranges::copy(id.connection.peer->bytes, path.sub(Record::dgid).begin());
+    std::ranges::copy(id.connection.local.gid.bytes, path.sub(Record::sgid).begin());
+    path.set(Record::flow_label, id.connection.path.flow_label);
     path.set(Record::hop_limit, kHopLimit);
-    path.set(Record::tclass, id.route.path.traffic_class);
+    path.set(Record::tclass, id.connection.path.traffic_class);
     path.set(Record::reversible, 1);
     path.set(Record::numb_path, 1);
     path.set(Record::p_key, kDefaultPkey);
     constexpr std::uint32_t kExactly = 2;
     path.set(Record::mtu_selector, kExactly);
-    path.set(Record::mtu, id.route.path.mtu);
+    path.set(Record::mtu, id.connection.path.mtu);
     path.set(Record::rate_selector, kExactly);
     path.set(Record::rate, kRate100Gb);
     path.set(Record::life_selector, kExactly);
@@ -151,14 +151,14 @@ Errno IdentifierCommands::query(const Call& call) {
   if (call.room < kAddresses) return ENOSPC;
   rdma_ucm_query_addr_resp out{};
   if (id->has_device) {
-    out.node_guid = htobe64(ports_.node_guid(*id));
+    out.node_guid = htobe64(ports_.node_guid(id->connection.local.port));
     out.port_num = 1;
   }
   out.ibdev_index = UINT32_MAX;  // librdmacm finds the device by its GUID
   if (command.option == RDMA_USER_CM_QUERY_GID) {
     out.src_size = out.dst_size = sizeof(IbAddress);
-    store(out.src_addr, id->has_device ? id->local.gid : driver::Gid{});
-    store(out.dst_addr, id->peer.value_or(driver::Gid{}));
+    store(out.src_addr, id->has_device ? id->connection.local.gid : driver::Gid{});
+    store(out.dst_addr, id->connection.peer.value_or(driver::Gid{}));
   } else {
     out.src_size = id->source.size();
     out.dst_size = id->destination.size();

@@ -21,19 +21,20 @@ Identifier& Identifiers::make(Channel& channel, const LocalAddress& local) {
   id->channel = &channel;
   // Random, so that another host cannot guess it and pose as the peer.
   do {
-    id->exchange.local_comm_id = random_number();
-  } while (id->exchange.local_comm_id == 0 || by_comm_id_.contains(id->exchange.local_comm_id));
-  id->local = local;
-  id->connection.local_psn = random_number() & spec::kPsnMask;
-  id->exchange.repeats_max = kRepeats;
-  id->exchange.response_timeout = cm_time(kResponseTimeout);
-  by_comm_id_[id->exchange.local_comm_id] = id.get();
+    id->connection.exchange.local_comm_id = random_number();
+  } while (id->connection.exchange.local_comm_id == 0 ||
+           by_comm_id_.contains(id->connection.exchange.local_comm_id));
+  id->connection.local = local;
+  id->connection.qp.local_psn = random_number() & spec::kPsnMask;
+  id->connection.exchange.repeats_max = kRepeats;
+  id->connection.exchange.response_timeout = cm_time(kResponseTimeout);
+  by_comm_id_[id->connection.exchange.local_comm_id] = id.get();
   return *ids_.emplace(id->number, std::move(id)).first->second;
 }
 
 void Identifiers::erase(const Identifier& id) {
   forget_request(id);
-  by_comm_id_.erase(id.exchange.local_comm_id);
+  by_comm_id_.erase(id.connection.exchange.local_comm_id);
   ids_.erase(ids_.find(id.number));
 }
 
@@ -63,7 +64,7 @@ Identifier* Identifiers::find_request(const PeersNumber& key) const {
 void Identifiers::add_request(Identifier& id) { requests_[key_of(id)] = &id; }
 
 void Identifiers::forget_request(const Identifier& id) {
-  if (!id.accepted || !id.peer) return;
+  if (!id.connection.passive || !id.connection.peer) return;
   const auto at = requests_.find(key_of(id));
   if (at != requests_.end() && at->second == &id) requests_.erase(at);
 }

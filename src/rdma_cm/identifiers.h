@@ -48,14 +48,15 @@ class Identifiers {
 
   /// Finds the identifier that was created for a request. Null: there is none.
   Identifier* find_request(const PeersNumber& key) const;
-  /// @pre id.exchange.remote_comm_id is known
+  /// @pre id.connection.exchange.remote_comm_id is known
   void add_request(Identifier& id);
   void forget_request(const Identifier& id);
 
  private:
   /// The key of the request that an accepted identifier was created for.
   static PeersNumber key_of(const Identifier& id) {
-    return {id.exchange.remote_comm_id, is_datagram(id), id.peer->bytes};
+    return {id.connection.exchange.remote_comm_id, is_datagram(id.connection),
+            id.connection.peer->bytes};
   }
 
   Map ids_;

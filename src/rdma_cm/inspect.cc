@@ -7,10 +7,34 @@
 namespace softhca::rdma_cm {
 namespace {
 
-std::string_view name_of(State state) {
+std::string_view name_of(ConnectionState state) {
   switch (state) {
-    case State::kIdle:
+    case ConnectionState::kIdle:
       return "idle";
+    case ConnectionState::kReqSent:
+      return "request sent";
+    case ConnectionState::kReqRcvd:
+      return "request received";
+    case ConnectionState::kRepSent:
+      return "reply sent";
+    case ConnectionState::kRepRcvd:
+      return "reply received";
+    case ConnectionState::kEstablished:
+      return "established";
+    case ConnectionState::kDreqSent:
+      return "disconnect sent";
+    case ConnectionState::kDreqRcvd:
+      return "disconnect received";
+    case ConnectionState::kTimeWait:
+      return "time wait";
+    case ConnectionState::kOver:
+      return "over";
+  }
+  return "";
+}
+
+std::string_view state_of(const Identifier& id) {
+  switch (id.state) {
     case State::kListening:
       return "listening";
     case State::kResolving:
@@ -19,24 +43,9 @@ std::string_view name_of(State state) {
       return "resolved";
     case State::kRouteResolved:
       return "route resolved";
-    case State::kReqSent:
-      return "request sent";
-    case State::kReqRcvd:
-      return "request received";
-    case State::kRepSent:
-      return "reply sent";
-    case State::kRepRcvd:
-      return "reply received";
-    case State::kEstablished:
-      return "established";
-    case State::kDreqSent:
-      return "disconnect sent";
-    case State::kDreqRcvd:
-      return "disconnect received";
-    case State::kTimeWait:
-      return "time wait";
-    case State::kOver:
-      return "over";
+    case State::kIdle:
+    case State::kConnecting:
+      return name_of(id.connection.state);
   }
   return "";
 }
@@ -63,12 +72,12 @@ void list(const Identifiers& ids, util::Inspection& out) {
   };
   const auto show = [](const Identifier& id, util::InspectNode& list) {
     auto& node = list.child(fmt::format("id {}", id.number));
-    node.add("state", name_of(id.state));
+    node.add("state", state_of(id));
     node.add("source", text_of(id.source));
     node.add("destination", text_of(id.destination));
     node.add_hex("port_space", id.port_space);
-    node.add_hex("qpn", id.connection.local_qpn);
-    node.add_hex("remote_qpn", id.connection.remote_qpn);
+    node.add_hex("qpn", id.connection.qp.local_qpn);
+    node.add_hex("remote_qpn", id.connection.qp.remote_qpn);
   };
   out.list({.name = "identifiers",
             .end = std::uint64_t{ids.last_number()} + 1,

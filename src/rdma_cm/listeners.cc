@@ -16,7 +16,7 @@ constexpr std::size_t kHeldMax = 64;
 /// Whether the request asks for a QP of the listener's type (Linux's cma_ib_check_req_qp_type()). A
 /// listener in RDMA_PS_IB may leave the type to the requests.
 bool fits(const RequestView& request, const Identifier& listener) {
-  return listener.qp_type == 0 || listener.qp_type == request.qp_type();
+  return listener.connection.qp_type == 0 || listener.connection.qp_type == request.qp_type();
 }
 
 }  // namespace
@@ -28,8 +28,8 @@ Identifier* Listeners::find(std::uint64_t service, unsigned port, const driver::
   Identifier* found = nullptr;
   const bool is_own = ports_.find_local(to).has_value();
   for (const auto& [number, id] : identifiers_.all()) {
-    if (id->state != State::kListening || (id->binding.bound && id->local.port != port)) continue;
-    if (!id->binding.owns_port) continue;
+    if (id->state != State::kListening || !id->binding.owns_port) continue;
+    if (id->binding.bound && id->connection.local.port != port) continue;
     if (service_of(id->port_space, id->source.port()) != service) continue;
     if (id->source.gid() == to) return id.get();
     if (id->binding.one_family && (id->source.family() == AF_INET) != to.is_ipv4()) continue;
@@ -50,7 +50,7 @@ void Listeners::receive(const Received& message, bool datagram, util::Time now) 
     refuse(message, request, Refusal::kByListener);
   } else if (listener->backlog != 0) {
     auto& id = accept_from(message, request, *listener);
-    id.exchange.remote_comm_id = request.number();
+    id.connection.exchange.remote_comm_id = request.number();
     identifiers_.add_request(id);
   } else if (datagram) {
     // The listener's backlog is full. As on Linux, datagram requests are refused, and connection
@@ -61,13 +61,13 @@ void Listeners::receive(const Received& message, bool datagram, util::Time now) 
 
 void Listeners::refuse(const Received& message, const RequestView& request, Refusal why) {
   const bool no_service = why == Refusal::kNoService;
-  Identifier refused;
+  Connection refused;
   refused.peer = message.from;
   refused.local = ports_.answers_from(message);
   refused.exchange.transaction = transaction_of(message.mad);
   refused.exchange.remote_comm_id = request.number();
   refused.exchange.service = request.service();
-  refused.state = State::kReqRcvd;
+  refused.state = ConnectionState::kReqRcvd;
   if (request.is_datagram()) {
     connections_.send_sidr_rep(refused, no_service ? kSidrNoService : kSidrRejected, 0, {});
   } else {
@@ -107,16 +107,17 @@ Identifier& Listeners::accept_from(const Received& message, const RequestView& r
                                    Identifier& its) {
   --its.backlog;
   auto& id = identifiers_.make(*its.channel, ports_.default_local());
-  id.accepted = true;
+  id.connection.passive = true;
   id.port_space = its.port_space;
-  id.qp_type = request.qp_type();
-  id.state = State::kReqRcvd;
+  id.connection.qp_type = request.qp_type();
+  id.state = State::kConnecting;
+  id.connection.state = ConnectionState::kReqRcvd;
   id.has_device = true;
-  id.peer = message.from;
-  id.exchange.service = service_of(its.port_space, its.source.port());
-  id.exchange.transaction = transaction_of(message.mad);
-  id.local = ports_.answers_from(message);
-  id.route.path.mtu = routes_.path_mtu(id, message.from);
+  id.connection.peer = message.from;
+  id.connection.exchange.service = service_of(its.port_space, its.source.port());
+  id.connection.exchange.transaction = transaction_of(message.mad);
+  id.connection.local = ports_.answers_from(message);
+  id.connection.path.mtu = routes_.path_mtu(id, message.from);
   id.source = SocketAddress::of(request.destination(), its.source.port());
   id.destination = SocketAddress::of(request.source(), request.source_port());
   // Notify the listener's program. It names the new identifier when it accepts.
@@ -128,7 +129,8 @@ Identifier& Listeners::accept_from(const Received& message, const RequestView& r
   if (request.is_datagram()) {
     put_private_data(event.content.param.ud, request.private_data());
   } else {
-    read_req(message.mad, id, event.content);
+    read_req(message.mad, id.connection, event.content);
+    id.route.has_path = true;
   }
   its.channel->push(event);
   return id;

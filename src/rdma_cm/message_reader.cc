@@ -93,59 +93,58 @@ std::uint8_t RequestView::qp_type() const {
   return 0;
 }
 
-void read_req(const Mad& mad, Identifier& id, rdma_ucm_event_resp& event) {
+void read_req(const Mad& mad, Connection& connection, rdma_ucm_event_resp& event) {
   using Req = spec::cm_req;
   constexpr std::uint32_t kTimeoutMax = 24;  // a minute
   const auto req = body_of<Req>(mad);
-  id.connection.remote_qpn = req.get(Req::local_qpn);
-  id.connection.remote_psn = req.get(Req::starting_psn);
-  id.connection.responder_resources = static_cast<std::uint8_t>(req.get(Req::initiator_depth));
-  id.connection.initiator_depth = static_cast<std::uint8_t>(req.get(Req::responder_resources));
-  id.connection.retry_count = static_cast<std::uint8_t>(req.get(Req::retry_count));
-  id.connection.rnr_retry_count = static_cast<std::uint8_t>(req.get(Req::rnr_retry));
-  id.exchange.repeats_max = static_cast<std::uint8_t>(req.get(Req::max_cm_retries));
-  id.exchange.response_timeout =
+  connection.qp.remote_qpn = req.get(Req::local_qpn);
+  connection.qp.remote_psn = req.get(Req::starting_psn);
+  connection.qp.responder_resources = static_cast<std::uint8_t>(req.get(Req::initiator_depth));
+  connection.qp.initiator_depth = static_cast<std::uint8_t>(req.get(Req::responder_resources));
+  connection.qp.retry_count = static_cast<std::uint8_t>(req.get(Req::retry_count));
+  connection.qp.rnr_retry_count = static_cast<std::uint8_t>(req.get(Req::rnr_retry));
+  connection.exchange.repeats_max = static_cast<std::uint8_t>(req.get(Req::max_cm_retries));
+  connection.exchange.response_timeout =
       cm_time(std::min(req.get(Req::local_response_timeout), kTimeoutMax));
   const auto mtu = static_cast<std::uint8_t>(req.get(Req::path_mtu));
-  if (mtu != 0 && mtu <= kMtu4096) id.route.path.mtu = mtu;
-  id.route.path.flow_label = req.get(Req::primary_flow_label);
-  id.route.path.traffic_class = static_cast<std::uint8_t>(req.get(Req::primary_traffic_class));
+  if (mtu != 0 && mtu <= kMtu4096) connection.path.mtu = mtu;
+  connection.path.flow_label = req.get(Req::primary_flow_label);
+  connection.path.traffic_class = static_cast<std::uint8_t>(req.get(Req::primary_traffic_class));
   // Linux's cm converts the timeout to a packet lifetime, which cannot be negative, and back: 0
   // becomes 1. A QP with a timeout of 0 would wait for its acknowledgments forever.
-  id.route.path.ack_timeout =
+  connection.path.ack_timeout =
       static_cast<std::uint8_t>(std::max<std::uint32_t>(req.get(Req::primary_ack_timeout), 1));
-  id.route.has_path = true;
   auto& param = event.param.conn;
-  param.responder_resources = id.connection.responder_resources;
-  param.initiator_depth = id.connection.initiator_depth;
-  param.retry_count = id.connection.retry_count;
-  param.rnr_retry_count = id.connection.rnr_retry_count;
+  param.responder_resources = connection.qp.responder_resources;
+  param.initiator_depth = connection.qp.initiator_depth;
+  param.retry_count = connection.qp.retry_count;
+  param.rnr_retry_count = connection.qp.rnr_retry_count;
   param.flow_control = static_cast<std::uint8_t>(req.get(Req::flow_control));
   param.srq = static_cast<std::uint8_t>(req.get(Req::srq));
-  param.qp_num = id.connection.remote_qpn;
+  param.qp_num = connection.qp.remote_qpn;
   put_private_data(param, req.get(Req::private_data).subspan(kCmaHeader));
   event.ece = {.vendor_id = req.get(Req::vendor_id), .attr_mod = modifier_of(mad)};
 }
 
-void read_rep(const Mad& mad, Identifier& id, rdma_ucm_event_resp& event) {
+void read_rep(const Mad& mad, Connection& connection, rdma_ucm_event_resp& event) {
   using Rep = spec::cm_rep;
   const auto rep = body_of<Rep>(mad);
-  id.exchange.remote_comm_id = rep.get(Rep::local_comm_id);
-  const bool is_xrc = id.qp_type == IB_UVERBS_QPT_XRC_INI;
-  id.connection.remote_qpn = is_xrc ? rep.get(Rep::local_ee_context) : rep.get(Rep::local_qpn);
-  id.connection.remote_psn = rep.get(Rep::starting_psn);
-  id.connection.responder_resources = static_cast<std::uint8_t>(rep.get(Rep::initiator_depth));
-  id.connection.initiator_depth = static_cast<std::uint8_t>(rep.get(Rep::responder_resources));
-  id.connection.rnr_retry_count = static_cast<std::uint8_t>(rep.get(Rep::rnr_retry));
-  id.route.path.ack_timeout = ack_timeout_of(rep.get(Rep::target_ack_delay),
-                                             std::max<unsigned>(id.route.path.ack_timeout, 1) - 1);
+  connection.exchange.remote_comm_id = rep.get(Rep::local_comm_id);
+  const bool is_xrc = connection.qp_type == IB_UVERBS_QPT_XRC_INI;
+  connection.qp.remote_qpn = is_xrc ? rep.get(Rep::local_ee_context) : rep.get(Rep::local_qpn);
+  connection.qp.remote_psn = rep.get(Rep::starting_psn);
+  connection.qp.responder_resources = static_cast<std::uint8_t>(rep.get(Rep::initiator_depth));
+  connection.qp.initiator_depth = static_cast<std::uint8_t>(rep.get(Rep::responder_resources));
+  connection.qp.rnr_retry_count = static_cast<std::uint8_t>(rep.get(Rep::rnr_retry));
+  connection.path.ack_timeout = ack_timeout_of(
+      rep.get(Rep::target_ack_delay), std::max<unsigned>(connection.path.ack_timeout, 1) - 1);
   auto& param = event.param.conn;
-  param.responder_resources = id.connection.responder_resources;
-  param.initiator_depth = id.connection.initiator_depth;
+  param.responder_resources = connection.qp.responder_resources;
+  param.initiator_depth = connection.qp.initiator_depth;
   param.flow_control = static_cast<std::uint8_t>(rep.get(Rep::flow_control));
-  param.rnr_retry_count = id.connection.rnr_retry_count;
+  param.rnr_retry_count = connection.qp.rnr_retry_count;
   param.srq = static_cast<std::uint8_t>(rep.get(Rep::srq));
-  param.qp_num = id.connection.remote_qpn;
+  param.qp_num = connection.qp.remote_qpn;
   put_private_data(param, rep.get(Rep::private_data));
   using Parts = spec::ece_vendor_id;
   event.ece = {.vendor_id = util::in_place(Parts::high, rep.get(Rep::vendor_id_high)) |
@@ -154,18 +153,18 @@ void read_rep(const Mad& mad, Identifier& id, rdma_ucm_event_resp& event) {
                .attr_mod = modifier_of(mad)};
 }
 
-void read_sidr_rep(const Mad& mad, Identifier& id, rdma_ucm_ud_param& param) {
+void read_sidr_rep(const Mad& mad, Connection& connection, rdma_ucm_ud_param& param) {
   using Rep = spec::cm_sidr_rep;
   const auto rep = body_of<Rep>(mad);
-  id.connection.remote_qpn = rep.get(Rep::qpn);
-  id.connection.qkey = rep.get(Rep::qkey);
-  param.qp_num = id.connection.remote_qpn;
-  param.qkey = id.connection.qkey;
-  std::memcpy(param.ah_attr.grh.dgid, id.peer->bytes.data(), 16);
-  param.ah_attr.grh.flow_label = id.route.path.flow_label;
-  param.ah_attr.grh.sgid_index = id.local.gid_index;
+  connection.qp.remote_qpn = rep.get(Rep::qpn);
+  connection.qp.qkey = rep.get(Rep::qkey);
+  param.qp_num = connection.qp.remote_qpn;
+  param.qkey = connection.qp.qkey;
+  std::memcpy(param.ah_attr.grh.dgid, connection.peer->bytes.data(), 16);
+  param.ah_attr.grh.flow_label = connection.path.flow_label;
+  param.ah_attr.grh.sgid_index = connection.local.gid_index;
   param.ah_attr.grh.hop_limit = kHopLimit;
-  param.ah_attr.grh.traffic_class = id.route.path.traffic_class;
+  param.ah_attr.grh.traffic_class = connection.path.traffic_class;
   param.ah_attr.is_global = 1;
   param.ah_attr.port_num = 1;
 }

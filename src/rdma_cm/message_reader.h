@@ -8,7 +8,7 @@
 #include <optional>
 #include <span>
 
-#include "rdma_cm/identifier.h"
+#include "rdma_cm/connection.h"
 #include "rdma_cm/message.h"
 #include "rdma_cm/transitions.h"
 
@@ -51,9 +51,9 @@ class RequestView {
 };
 
 /// Each copies a message into its connection and into the event that reports it.
-void read_req(const Mad& mad, Identifier& id, rdma_ucm_event_resp& event);
-void read_rep(const Mad& mad, Identifier& id, rdma_ucm_event_resp& event);
+void read_req(const Mad& mad, Connection& connection, rdma_ucm_event_resp& event);
+void read_rep(const Mad& mad, Connection& connection, rdma_ucm_event_resp& event);
 /// @pre the SIDR_REP names a QP
-void read_sidr_rep(const Mad& mad, Identifier& id, rdma_ucm_ud_param& param);
+void read_sidr_rep(const Mad& mad, Connection& connection, rdma_ucm_ud_param& param);
 
 }  // namespace softhca::rdma_cm

@@ -18,7 +18,9 @@ constexpr Errno kNotSupported = 524;
 
 /// The address from which the identifier sends to a group: its own, if it has one already.
 LocalAddress MulticastCommands::source_for(const Identifier& id, const SocketAddress& group) const {
-  return id.binding.bound || id.peer ? id.local : ports_.local_for(group.gid(), id.local.port);
+  const auto& local = id.connection.local;
+  const bool has_source = id.binding.bound || id.connection.peer;
+  return has_source ? local : ports_.local_for(group.gid(), local.port);
 }
 
 /// Follows Linux's rdma_join_multicast(). RoCE v2 has no IPv6 groups. An IPv4 address that is no
@@ -29,7 +31,7 @@ Errno MulticastCommands::join(const Call& call, std::uint32_t number, std::uint6
   if (call.room < sizeof(rdma_ucm_create_id_resp)) return ENOSPC;
   Identifier* id = nullptr;
   if (const auto wrong = identifiers_.find(call.channel, number, id); wrong != 0) return wrong;
-  if (!is_datagram(*id) || !id->has_device || group.is_any()) return EINVAL;
+  if (!is_datagram(id->connection) || !id->has_device || group.is_any()) return EINVAL;
   if (id->state != State::kIdle && id->state != State::kResolved) return EINVAL;
   if (group.family() == AF_INET6) return kNotSupported;
   const Membership member{.number = identifiers_.next_number(), .id = number, .uid = uid};
@@ -37,14 +39,14 @@ Errno MulticastCommands::join(const Call& call, std::uint32_t number, std::uint6
       wrong != 0) {
     return wrong;
   }
-  if (id->connection.qkey == 0) id->connection.qkey = kDefaultQkey;
+  if (id->connection.qp.qkey == 0) id->connection.qp.qkey = kDefaultQkey;
   auto event = event_of(*id, EventType::kMulticastJoin);
   event.membership = member.number;
   event.content.uid = uid;
   event.content.id = member.number;
   auto& param = event.content.param.ud;
   param.qp_num = spec::kMulticastQpn;
-  param.qkey = id->connection.qkey;
+  param.qkey = id->connection.qp.qkey;
   std::memcpy(param.ah_attr.grh.dgid, group.gid().bytes.data(), sizeof param.ah_attr.grh.dgid);
   param.ah_attr.grh.sgid_index = source_for(*id, group).gid_index;
   param.ah_attr.grh.hop_limit = kHopLimit;

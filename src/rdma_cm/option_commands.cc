@@ -23,9 +23,9 @@ constexpr std::uint32_t kValueMax = 4u << 20;
 /// Paths beyond this number are ignored.
 constexpr std::size_t kPathsMax = 8;
 
-/// Whether its QP has a Local ACK Timeout (rdma_set_ack_timeout of Linux).
-bool waits_for_acknowledgments(const Identifier& id) {
-  return id.qp_type == IB_UVERBS_QPT_RC || id.qp_type == IB_UVERBS_QPT_XRC_INI;
+/// Whether QPs of the type have a Local ACK Timeout (rdma_set_ack_timeout of Linux).
+bool waits_for_acknowledgments(std::uint8_t type) {
+  return type == IB_UVERBS_QPT_RC || type == IB_UVERBS_QPT_XRC_INI;
 }
 
 Errno set_id_option(Identifier& id, std::uint32_t name, std::span<const std::byte> value) {
@@ -58,7 +58,7 @@ Errno set_id_option(Identifier& id, std::uint32_t name, std::span<const std::byt
       id.binding.chose_family = true;
       return 0;
     case RDMA_OPTION_ID_ACK_TIMEOUT:
-      wrong = set(byte, waits_for_acknowledgments(id));
+      wrong = set(byte, waits_for_acknowledgments(id.connection.qp_type));
       if (wrong == 0) id.route.wanted_ack_timeout = byte;
       return wrong;
     default:
@@ -72,12 +72,12 @@ using PathRecord = spec::path_record;
 void describe_path(util::View<PathRecord> record, Identifier& id) {
   constexpr std::uint32_t kMtuMax = 15, kAckTimeoutMax = 31;
   const auto lifetime = std::min(record.get(PathRecord::life), kAckTimeoutMax);
-  id.route.path = {
+  id.connection.path = {
       .mtu = static_cast<std::uint8_t>(std::min(record.get(PathRecord::mtu), kMtuMax)),
       .traffic_class = static_cast<std::uint8_t>(record.get(PathRecord::tclass)),
       .flow_label = record.get(PathRecord::flow_label),
       .ack_timeout = static_cast<std::uint8_t>(std::min(lifetime + 1, kAckTimeoutMax))};
-  id.exchange.response_timeout = cm_time(kResponseTimeout) + 2 * cm_time(lifetime);
+  id.connection.exchange.response_timeout = cm_time(kResponseTimeout) + 2 * cm_time(lifetime);
 }
 
 }  // namespace

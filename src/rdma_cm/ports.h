@@ -33,10 +33,10 @@ class Ports {
   /// The source of the answer to a request: the address that the request was sent to.
   LocalAddress answers_from(const Received& message) const;
   bool has_global_ipv6() const;
-  std::uint64_t node_guid(const Identifier& id) const { return ports_[id.local.port].node_guid; }
+  std::uint64_t node_guid(unsigned port) const { return ports_[port].node_guid; }
   /// An ib_mtu.
   std::uint8_t active_mtu(const Identifier& id) const {
-    return ports_[id.local.port].device.active_mtu();
+    return ports_[id.connection.local.port].device.active_mtu();
   }
 
   /// False: there is no route to `to` now, or too many datagrams wait.

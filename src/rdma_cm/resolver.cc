@@ -16,12 +16,13 @@ constexpr auto kAskAgainAfter = std::chrono::milliseconds(300);
 
 void Resolver::resolve_address(Identifier& id, util::Duration timeout, util::Time now) {
   const auto& destination = id.destination;
-  if (destination.is_multicast() && destination.family() == AF_INET6 && !is_datagram(id)) {
+  if (destination.is_multicast() && destination.family() == AF_INET6 &&
+      !is_datagram(id.connection)) {
     return report(id, EventType::kAddrError, -ENODEV);
   }
   // Linux's routing table has no route from another device of this host.
   const auto own = ports_.find_local(destination.gid());
-  if (own && id.binding.bound && own->port != id.local.port) {
+  if (own && id.binding.bound && own->port != id.connection.local.port) {
     return report(id, EventType::kAddrError, -ETIMEDOUT);
   }
   if (const auto peer = routes_.resolve(id)) return be_resolved(id, *peer);
@@ -37,7 +38,8 @@ void Resolver::be_resolved(Identifier& id, const driver::Gid& peer) {
   routes_.set_peer(id, peer);
   if (id.source.is_of_no_device()) {
     auto source = SocketAddress::of(
-        routes_.is_to_this_machine(id) ? id.destination.gid() : id.local.gid, id.source.port());
+        routes_.is_to_this_machine(id) ? id.destination.gid() : id.connection.local.gid,
+        id.source.port());
     source.take_scope(id.source);
     id.source = source;
   }

@@ -21,7 +21,7 @@ bool is_of_many(const SocketAddress& to, bool datagram) {
 /// addresses are left to resolve().
 Errno Routes::check(const Identifier& id, const SocketAddress& to) const {
   if (to.is_mapped()) return ENETUNREACH;
-  if (is_of_many(to, is_datagram(id)) && !id.binding.bound) {
+  if (is_of_many(to, is_datagram(id.connection)) && !id.binding.bound) {
     return id.source.is_loopback() ? ENODEV : ENETUNREACH;
   }
   const bool is_global = to.family() == AF_INET6 && !to.is_of_no_device() && !to.is_multicast() &&
@@ -36,16 +36,17 @@ std::optional<driver::Gid> Routes::resolve(const Identifier& id) const {
   const bool is_of_all = id.destination.is_multicast() || id.destination.is_broadcast();
   if (is_of_all || options_.is_member(gid)) return gid;
   if (!id.destination.is_any() && !options_.is_local(id.destination)) return std::nullopt;
-  return options_.port_numbers.find(id.port_space, id.destination.port()).value_or(id.local.gid);
+  return options_.port_numbers.find(id.port_space, id.destination.port())
+      .value_or(id.connection.local.gid);
 }
 
 /// If the program has bound the source, it stays. To reach an address of this host, the same
 /// address is the source.
 void Routes::set_peer(Identifier& id, const driver::Gid& peer) const {
-  id.peer = peer;
+  id.connection.peer = peer;
   if (id.binding.bound) return;
   const auto own = ports_.find_local(peer);
-  id.local = own ? *own : ports_.local_for(peer, id.local.port);
+  id.connection.local = own ? *own : ports_.local_for(peer, id.connection.local.port);
 }
 
 bool Routes::is_to_this_machine(const Identifier& id) const {
@@ -55,9 +56,10 @@ bool Routes::is_to_this_machine(const Identifier& id) const {
 
 Requester Routes::requester(const Identifier& id) const {
   const bool is_own = is_to_this_machine(id);
-  return {.source = is_own ? id.source.gid() : id.local.gid,
-          .destination = is_own ? id.destination.gid() : *id.peer,
-          .node_guid = ports_.node_guid(id)};
+  return {.source = is_own ? id.source.gid() : id.connection.local.gid,
+          .destination = is_own ? id.destination.gid() : *id.connection.peer,
+          .source_port = id.source.port(),
+          .node_guid = ports_.node_guid(id.connection.local.port)};
 }
 
 std::uint8_t Routes::path_mtu(const Identifier& id, const driver::Gid& to) const {
@@ -71,12 +73,12 @@ void Routes::set_path(Identifier& id) const {
   constexpr unsigned kFactor = 31, kFlowLabelMax = 0xfffff, kAckTimeoutMax = 31;
   const auto wanted = id.route.wanted_ack_timeout.value_or(0);
   const unsigned lifetime = wanted != 0 ? wanted - 1u : kPacketLifetime;
-  id.route.path = {
-      .mtu = path_mtu(id, *id.peer),
+  id.connection.path = {
+      .mtu = path_mtu(id, *id.connection.peer),
       .traffic_class = id.route.wanted_tos.value_or(0),
       .flow_label = (id.source.port() * kFactor + id.destination.port()) & kFlowLabelMax,
       .ack_timeout = static_cast<std::uint8_t>(std::min(lifetime + 1, kAckTimeoutMax))};
-  id.exchange.response_timeout = cm_time(kResponseTimeout) + 2 * cm_time(lifetime);
+  id.connection.exchange.response_timeout = cm_time(kResponseTimeout) + 2 * cm_time(lifetime);
   id.route.has_path = true;
 }
 

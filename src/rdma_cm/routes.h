@@ -21,9 +21,9 @@ class Routes {
   std::optional<driver::Gid> resolve(const Identifier& id) const;
   /// Sets the destination of its messages, and chooses their source.
   void set_peer(Identifier& id, const driver::Gid& peer) const;
-  /// Sets the path of its connection. @pre id.peer is known
+  /// Sets the path of its connection. @pre id.connection.peer is known
   void set_path(Identifier& id) const;
-  /// An ib_mtu. @pre id.local is known
+  /// An ib_mtu. @pre id.connection.local is known
   std::uint8_t path_mtu(const Identifier& id, const driver::Gid& to) const;
   /// Whether it goes to an address of the machine that no device has, such as 127.0.0.1.
   bool is_to_this_machine(const Identifier& id) const;

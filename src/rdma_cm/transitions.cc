@@ -6,7 +6,7 @@
 namespace softhca::rdma_cm {
 namespace {
 
-using enum State;
+using enum ConnectionState;
 using enum Action;
 
 constexpr Transition kTransitions[] = {
@@ -43,7 +43,7 @@ constexpr Transition kTransitions[] = {
 
 }  // namespace
 
-const Transition* find_transition(State from, Input input) {
+const Transition* find_transition(ConnectionState from, Input input) {
   const auto* const at = std::ranges::find_if(
       kTransitions, [&](const Transition& one) { return one.from == from && one.input == input; });
   return at == std::end(kTransitions) ? nullptr : at;

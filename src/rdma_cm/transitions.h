@@ -39,13 +39,13 @@ enum class Action : std::uint8_t {
 };
 
 struct Transition {
-  State from;
+  ConnectionState from;
   Input input;
-  State to;
+  ConnectionState to;
   Action action;
 };
 
 /// Null: the input has no effect in this state.
-const Transition* find_transition(State from, Input input);
+const Transition* find_transition(ConnectionState from, Input input);
 
 }  // namespace softhca::rdma_cm

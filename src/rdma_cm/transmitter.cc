@@ -27,27 +27,29 @@ util::Duration Transmitter::spread(util::Duration interval) {
   return interval + util::Duration(std::uniform_int_distribution<std::int64_t>(0, most)(spread_));
 }
 
-void Transmitter::repeat(Identifier& id, const Mad& mad, util::Time now) {
-  id.exchange.repeated = {
-      .mad = mad, .tries_left = id.exchange.repeats_max, .interval = id.exchange.response_timeout};
-  const bool sent = send(mad, id);
-  id.exchange.repeated.next = now + (sent ? spread(id.exchange.repeated.interval) : kTryAgainAfter);
-  wakeup_.at(id.exchange.repeated.next);
+void Transmitter::repeat(Connection& connection, const Mad& mad, util::Time now) {
+  connection.exchange.repeated = {.mad = mad,
+                                  .tries_left = connection.exchange.repeats_max,
+                                  .interval = connection.exchange.response_timeout};
+  const bool sent = send(mad, connection);
+  connection.exchange.repeated.next =
+      now + (sent ? spread(connection.exchange.repeated.interval) : kTryAgainAfter);
+  wakeup_.at(connection.exchange.repeated.next);
 }
 
-bool Transmitter::retransmit(Identifier& id, util::Time now) {
-  if (id.exchange.repeated.tries_left == 0) return false;
-  --id.exchange.repeated.tries_left;
-  id.exchange.repeated.was_told_to_wait = false;
-  (void)send(id.exchange.repeated.mad, id);
-  id.exchange.repeated.next = now + spread(id.exchange.repeated.interval);
+bool Transmitter::retransmit(Connection& connection, util::Time now) {
+  if (connection.exchange.repeated.tries_left == 0) return false;
+  --connection.exchange.repeated.tries_left;
+  connection.exchange.repeated.was_told_to_wait = false;
+  (void)send(connection.exchange.repeated.mad, connection);
+  connection.exchange.repeated.next = now + spread(connection.exchange.repeated.interval);
   return true;
 }
 
-void Transmitter::postpone(Identifier& id, util::Duration interval, util::Time now) {
-  id.exchange.repeated.interval = interval;
-  id.exchange.repeated.next = now + interval;
-  wakeup_.at(id.exchange.repeated.next);
+void Transmitter::postpone(Connection& connection, util::Duration interval, util::Time now) {
+  connection.exchange.repeated.interval = interval;
+  connection.exchange.repeated.next = now + interval;
+  wakeup_.at(connection.exchange.repeated.next);
 }
 
 }  // namespace softhca::rdma_cm

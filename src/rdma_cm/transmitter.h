@@ -3,7 +3,7 @@
 
 #include <random>
 
-#include "rdma_cm/identifier.h"
+#include "rdma_cm/connection.h"
 #include "rdma_cm/options.h"
 #include "rdma_cm/ports.h"
 #include "rdma_cm/wakeup.h"
@@ -16,15 +16,17 @@ class Transmitter {
 
   /// False: there is no route to `to` now, and its resolution has been started.
   bool send(const Mad& mad, const LocalAddress& from, const driver::Gid& to);
-  bool send(const Mad& mad, const Identifier& id) { return send(mad, id.local, *id.peer); }
+  bool send(const Mad& mad, const Connection& connection) {
+    return send(mad, connection.local, *connection.peer);
+  }
   /// Sends a message, and retransmits it until it is answered.
-  void repeat(Identifier& id, const Mad& mad, util::Time now);
-  /// Retransmits the message of an identifier. False: all its retransmissions are used up.
-  bool retransmit(Identifier& id, util::Time now);
+  void repeat(Connection& connection, const Mad& mad, util::Time now);
+  /// Retransmits the message of a connection. False: all its retransmissions are used up.
+  bool retransmit(Connection& connection, util::Time now);
   /// Sets the time until the next retransmission.
-  void postpone(Identifier& id, util::Duration interval, util::Time now);
+  void postpone(Connection& connection, util::Duration interval, util::Time now);
   /// Ends the retransmissions.
-  static void settle(Identifier& id) { id.exchange.repeated = {}; }
+  static void settle(Connection& connection) { connection.exchange.repeated = {}; }
 
  private:
   util::Duration spread(util::Duration interval);
