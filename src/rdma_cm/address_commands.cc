@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "rdma_cm/commands.h"
-#include "rdma_cm/message.h"
 
 namespace softhca::rdma_cm {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <cerrno>
 
-#include "rdma_cm/message.h"
+#include "rdma_cm/ip_service.h"
 
 namespace softhca::rdma_cm {
 namespace {

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <span>
 
@@ -21,6 +23,14 @@
 #include "uverbs/user_memory.h"
 
 namespace softhca::rdma_cm {
+
+/// Reads a command of the program. Missing bytes at its end are 0.
+template <class T>
+T take(std::span<const std::byte> in) {
+  T value{};
+  std::memcpy(&value, in.data(), std::min(sizeof value, in.size()));
+  return value;
+}
 
 /// A command that the program writes to a channel.
 struct Call {

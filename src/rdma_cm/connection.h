@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "driver/address.h"
-#include "rdma_cm/management_port.h"
+#include "rdma_cm/mad.h"
 #include "util/clock.h"
 
 namespace softhca::rdma_cm {
@@ -73,6 +73,7 @@ struct QpAttributes {
 };
 
 struct Connection {
+  std::uint32_t user = 0;  ///< the number under which the user knows it
   ConnectionState state = ConnectionState::kIdle;
   std::uint8_t qp_type = 0;         ///< ib_uverbs_qp_type
   bool passive = false;             ///< it began with the peer's request

@@ -4,10 +4,12 @@
 #include <rdma/rdma_user_cm.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 
 #include "rdma_cm/commands.h"
+#include "rdma_cm/ip_service.h"
 #include "rdma_cm/message.h"
 #include "uverbs/qp_attributes.h"
 
@@ -23,6 +25,19 @@ constexpr std::uint32_t kBacklogMax = 1024;
 
 using enum uverbs::QpMask;
 using enum uverbs::QpState;
+
+/// The offer of the program. Its private data may be longer than a message allows.
+Offer offer_of(const rdma_ucm_conn_param& param, const rdma_ucm_ece& ece) {
+  return {
+      .responder_resources = param.responder_resources,
+      .initiator_depth = param.initiator_depth,
+      .retry_count = param.retry_count,
+      .rnr_retry_count = param.rnr_retry_count,
+      .flow_control = param.flow_control,
+      .srq = param.srq != 0,
+      .vendor_options = {.vendor_id = ece.vendor_id, .attribute = ece.attr_mod},
+      .private_data = std::as_bytes(std::span(param.private_data)).first(param.private_data_len)};
+}
 
 /// Whether Linux's ib_cm has an object for it (cm_id.ib of cma.c): it sent or received a request,
 /// or listens on a device.
@@ -106,13 +121,20 @@ Errno ConnectionCommands::connect(const Call& call) {
   const auto peer = routes_.resolve(*id);
   if (!peer) return ENETUNREACH;
   routes_.set_peer(*id, *peer);
-  id->connection.qp.local_qpn = param.qp_num;
-  id->connection.qp.responder_resources = param.responder_resources;
-  id->connection.qp.initiator_depth = param.initiator_depth;
-  id->connection.qp.retry_count = std::min<std::uint8_t>(param.retry_count, 7);
-  id->connection.qp.rnr_retry_count = std::min<std::uint8_t>(param.rnr_retry_count, 7);
+  auto offer = offer_of(param, command.ece);
+  auto& qp = id->connection.qp;
+  qp.local_qpn = param.qp_num;
+  qp.responder_resources = offer.responder_resources;
+  qp.initiator_depth = offer.initiator_depth;
+  qp.retry_count = std::min<std::uint8_t>(offer.retry_count, 7);
+  qp.rnr_retry_count = std::min<std::uint8_t>(offer.rnr_retry_count, 7);
+  std::array<std::byte, kCmaHeader + kDatagramPrivateDataMax> bytes{};
+  std::ranges::copy(offer.private_data, std::span(bytes).subspan(kCmaHeader).begin());
+  offer.private_data = std::span(bytes).first(kCmaHeader + offer.private_data.size());
+  write_addresses(bytes, routes_.addresses(*id));
   id->state = State::kConnecting;
-  connections_.send_request(*id, param, command.ece, routes_.requester(*id), call.now);
+  const auto service = service_of(id->port_space, id->destination.port());
+  connections_.send_request(id->connection, service, offer, call.now);
   return 0;
 }
 
@@ -143,7 +165,7 @@ Errno ConnectionCommands::accept(const Call& call) {
   if (const auto wrong = identifiers_.find(call.channel, command.id, id); wrong != 0) return wrong;
   const auto& param = command.conn_param;
   if (param.valid == 0 && !is_datagram(id->connection)) {
-    return connections_.apply(*id, Input::kAccept, call.now) ? 0 : fail_to_accept(*id);
+    return connections_.apply(id->connection, Input::kAccept, call.now) ? 0 : fail_to_accept(*id);
   }
   if (id->connection.state != ConnectionState::kReqRcvd) return fail_to_accept(*id);
   const auto uid_before = id->uid;
@@ -162,7 +184,7 @@ Errno ConnectionCommands::fail_to_accept(Identifier& id) {
   const auto state = id.connection.state;
   const bool is_begun = state >= ConnectionState::kReqSent && state <= ConnectionState::kRepRcvd;
   if (is_datagram(id.connection) || !is_begun) return EINVAL;
-  connections_.reject(id, number_of(spec::cm_reject_reason::CONSUMER), {});
+  connections_.reject(id.connection, number_of(spec::cm_reject_reason::CONSUMER), {});
   return EINVAL;
 }
 
@@ -170,7 +192,8 @@ Errno ConnectionCommands::fail_to_accept(Identifier& id) {
 /// refused, as on Linux.
 Errno ConnectionCommands::accept_request(Identifier& id, const rdma_ucm_conn_param& param,
                                          const rdma_ucm_ece& ece, util::Time now) {
-  const auto data = data_of(param);
+  const auto offer = offer_of(param, ece);
+  const auto data = offer.private_data;
   if (is_datagram(id.connection)) {
     const bool fits = data.size() <= spec::cm_sidr_rep::private_data.kSize;
     id.connection.state = fits ? ConnectionState::kEstablished : ConnectionState::kOver;
@@ -184,7 +207,7 @@ Errno ConnectionCommands::accept_request(Identifier& id, const rdma_ucm_conn_par
     return fits ? 0 : EINVAL;
   }
   if (data.size() > spec::cm_rep::private_data.kSize) return fail_to_accept(id);
-  connections_.send_rep(id, param, ece, now);
+  connections_.send_rep(id.connection, offer, now);
   return 0;
 }
 
@@ -202,13 +225,13 @@ Errno ConnectionCommands::reject(const Call& call) {
     if (id->connection.state != ConnectionState::kReqRcvd) return EINVAL;
     if (data.size() > spec::cm_sidr_rep::private_data.kSize) return EINVAL;
     connections_.send_sidr_rep(id->connection, kSidrRejected, 0, data);
-    connections_.end(*id);
+    connections_.end(id->connection);
   } else {
     // As in Linux, the active side may take its request back; the peer is not named in that REJ.
     const auto state = id->connection.state;
     if (state < ConnectionState::kReqSent || state > ConnectionState::kRepRcvd) return EINVAL;
     if (data.size() > spec::cm_rej::private_data.kSize) return EINVAL;
-    connections_.reject(*id, reason, data);
+    connections_.reject(id->connection, reason, data);
   }
   return 0;
 }
@@ -220,7 +243,7 @@ Errno ConnectionCommands::disconnect(const Call& call) {
   if (const auto wrong = identifiers_.find(call.channel, command.id, id); wrong != 0) return wrong;
   if (!is_of_connections(*id)) return EINVAL;
   if (is_datagram(id->connection)) return 0;
-  (void)connections_.apply(*id, Input::kDisconnect, call.now);
+  (void)connections_.apply(id->connection, Input::kDisconnect, call.now);
   return 0;
 }
 
@@ -277,7 +300,7 @@ Errno ConnectionCommands::notify(const Call& call) {
   if (command.event != kCommunicationEstablished) return EINVAL;
   if (established) return EISCONN;
   if (id->connection.state != ConnectionState::kRepSent) return EINVAL;
-  (void)connections_.apply(*id, Input::kRtu, call.now);
+  (void)connections_.apply(id->connection, Input::kRtu, call.now);
   return 0;
 }
 

@@ -82,7 +82,7 @@ std::uint32_t IdentifierCommands::drop_events(Identifier& id, util::Time now) {
 void IdentifierCommands::erase(std::uint32_t number, util::Time now) {
   auto* const id = identifiers_.find(number);
   if (id == nullptr) return;
-  connections_.say_goodbye(*id, now);
+  connections_.say_goodbye(id->connection, now);
   bindings_.release(*id, now);
   memberships_.forget(number);
   identifiers_.erase(*id);

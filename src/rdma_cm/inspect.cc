@@ -99,7 +99,8 @@ bool inspect(const Manager* manager, std::string_view function, util::Inspection
   if (manager != nullptr) {
     manager->inspect(out);
   } else {
-    list({}, out);
+    ConnectionTable none;
+    list(Identifiers(none), out);
   }
   return true;
 }

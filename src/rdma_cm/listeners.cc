@@ -6,7 +6,8 @@
 #include <utility>
 
 #include "rdma_cm/channel.h"
-#include "rdma_cm/message_reader.h"
+#include "rdma_cm/connection_events.h"
+#include "rdma_cm/ip_service.h"
 
 namespace softhca::rdma_cm {
 namespace {
@@ -39,42 +40,20 @@ Identifier* Listeners::find(std::uint64_t service, unsigned port, const driver::
   return found;
 }
 
-void Listeners::receive(const Received& message, bool datagram, util::Time now) {
-  const RequestView request(message.mad, datagram);
-  auto* const known = identifiers_.find_request({request.number(), datagram, message.from.bytes});
-  if (known != nullptr) return connections_.receive_again(*known, message.mad, now);
-  auto* const listener = find(request.service(), message.port, request.destination());
+Response Listeners::take(const Received& message, const RequestView& request, util::Time now) {
+  const auto addresses = read_addresses(request.private_data());
+  auto* const listener = find(request.service(), message.port, addresses.destination);
   if (listener == nullptr) {
-    if (!hold(message, request, now)) refuse(message, request, Refusal::kNoService);
-  } else if (!fits(request, *listener)) {
-    refuse(message, request, Refusal::kByListener);
-  } else if (listener->backlog != 0) {
-    auto& id = accept_from(message, request, *listener);
-    id.connection.exchange.remote_comm_id = request.number();
-    identifiers_.add_request(id);
-  } else if (datagram) {
-    // The listener's backlog is full. As on Linux, datagram requests are refused, and connection
-    // requests dropped: their senders repeat them.
-    refuse(message, request, Refusal::kByListener);
+    return hold(message, request, now) ? Response::kNone : Response::kNoService;
   }
-}
-
-void Listeners::refuse(const Received& message, const RequestView& request, Refusal why) {
-  const bool no_service = why == Refusal::kNoService;
-  Connection refused;
-  refused.peer = message.from;
-  refused.local = ports_.answers_from(message);
-  refused.exchange.transaction = transaction_of(message.mad);
-  refused.exchange.remote_comm_id = request.number();
-  refused.exchange.service = request.service();
-  refused.state = ConnectionState::kReqRcvd;
-  if (request.is_datagram()) {
-    connections_.send_sidr_rep(refused, no_service ? kSidrNoService : kSidrRejected, 0, {});
-  } else {
-    using Reason = spec::cm_reject_reason;
-    connections_.send_rej(
-        refused, number_of(no_service ? Reason::INVALID_SERVICE_ID : Reason::CONSUMER), {});
+  if (!fits(request, *listener)) return Response::kRefused;
+  if (listener->backlog != 0) {
+    accept_from(message, request, *listener);
+    return Response::kNone;
   }
+  // The listener's backlog is full. As on Linux, datagram requests are refused, and connection
+  // requests dropped: their senders repeat them.
+  return request.is_datagram() ? Response::kRefused : Response::kNone;
 }
 
 /// Holds a request to a port number on which the program will probably listen again soon.
@@ -86,7 +65,7 @@ bool Listeners::hold(const Received& message, const RequestView& request, util::
   };
   if (std::ranges::any_of(held_, is_same)) return true;
   if (held_.size() == kHeldMax) return false;
-  held_.push_back({message, request.is_datagram(), *until});
+  held_.push_back({message, *until});
   wakeup_.at(held_.back().until);
   return true;
 }
@@ -97,29 +76,25 @@ void Listeners::serve_held(bool expired, util::Time now) {
       held_.push_back(one);
       wakeup_.at(one.until);
     } else {
-      receive(one.request, one.datagram, now);
+      connections_.receive(one.request, now);
     }
   }
 }
 
 /// Creates an identifier for a request to the listener `its`. @pre its.backlog != 0
-Identifier& Listeners::accept_from(const Received& message, const RequestView& request,
-                                   Identifier& its) {
+void Listeners::accept_from(const Received& message, const RequestView& request, Identifier& its) {
   --its.backlog;
-  auto& id = identifiers_.make(*its.channel, ports_.default_local());
-  id.connection.passive = true;
+  auto& id = identifiers_.make(*its.channel, ports_.answers_from(message));
   id.port_space = its.port_space;
-  id.connection.qp_type = request.qp_type();
   id.state = State::kConnecting;
-  id.connection.state = ConnectionState::kReqRcvd;
   id.has_device = true;
-  id.connection.peer = message.from;
-  id.connection.exchange.service = service_of(its.port_space, its.source.port());
-  id.connection.exchange.transaction = transaction_of(message.mad);
-  id.connection.local = ports_.answers_from(message);
+  id.route.has_path = !request.is_datagram();
   id.connection.path.mtu = routes_.path_mtu(id, message.from);
-  id.source = SocketAddress::of(request.destination(), its.source.port());
-  id.destination = SocketAddress::of(request.source(), request.source_port());
+  const auto addresses = read_addresses(request.private_data());
+  id.source = SocketAddress::of(addresses.destination, its.source.port());
+  id.destination = SocketAddress::of(addresses.source, addresses.source_port);
+  auto offer = connections_.begin(id.connection, message, request);
+  offer.private_data = offer.private_data.subspan(kCmaHeader);
   // Notify the listener's program. It names the new identifier when it accepts.
   Event event;
   event.counted_for = its.number;
@@ -127,13 +102,11 @@ Identifier& Listeners::accept_from(const Received& message, const RequestView& r
   event.content.id = id.number;
   event.content.event = static_cast<std::uint32_t>(EventType::kConnectRequest);
   if (request.is_datagram()) {
-    put_private_data(event.content.param.ud, request.private_data());
+    put_private_data(event.content.param.ud, offer.private_data);
   } else {
-    read_req(message.mad, id.connection, event.content);
-    id.route.has_path = true;
+    put_offer(event.content, offer);
   }
   its.channel->push(event);
-  return id;
 }
 
 }  // namespace softhca::rdma_cm

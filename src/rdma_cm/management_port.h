@@ -1,7 +1,6 @@
 // A port's QP1: sends and receives management datagrams.
 #pragma once
 
-#include <array>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -12,19 +11,11 @@
 #include "driver/connectx/memory_key.h"
 #include "driver/connectx/protection_domain.h"
 #include "driver/connectx/queue_pair.h"
+#include "rdma_cm/mad.h"
 #include "spec/infiniband/constants.h"
 #include "uverbs/device.h"
 
 namespace softhca::rdma_cm {
-
-/// A datagram: a header of 24 bytes and its data (IBTA 13.4.2).
-using Mad = std::array<std::byte, 256>;
-
-/// A received datagram with its source and destination.
-struct Arrival {
-  Mad mad{};
-  driver::Gid from, to;
-};
 
 class ManagementPort final : private uverbs::EventTarget {
  public:

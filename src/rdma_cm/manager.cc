@@ -2,16 +2,14 @@
 
 #include <algorithm>
 
-#include "rdma_cm/message_reader.h"
-
 namespace softhca::rdma_cm {
 
 util::Result<std::unique_ptr<Manager>> Manager::create(std::span<const Port> ports,
                                                        const uverbs::UserMemory& memory,
                                                        Options options) {
-  auto opened = Ports::open(ports);
-  if (!opened) return tl::unexpected(opened.error());
-  return std::unique_ptr<Manager>(new Manager(*std::move(opened), memory, std::move(options)));
+  std::unique_ptr<Manager> manager(new Manager(memory, std::move(options)));
+  if (auto opened = manager->ports_.open(ports); !opened) return tl::unexpected(opened.error());
+  return manager;
 }
 
 Manager::~Manager() = default;
@@ -36,28 +34,9 @@ Errno Manager::serve(Channel& channel, std::uint64_t address, std::size_t size,
                          address, size);
 }
 
-/// Any host may send messages.
-void Manager::receive(const Received& message, util::Time now) {
-  const auto attribute = attribute_in(message.mad);
-  if (!attribute) return;
-  if (message.from.is_multicast()) return;  // the answer would go to a group
-  switch (*attribute) {
-    case cm_attribute::REQ:
-      return listeners_.receive(message, false, now);
-    case cm_attribute::SIDR_REQ:
-      return listeners_.receive(message, true, now);
-    case cm_attribute::SIDR_REP:
-      return connections_.receive_sidr_rep(message);
-    default:
-      if (const auto input = input_in(message.mad, *attribute)) {
-        connections_.receive(message, *input, now);
-      }
-  }
-}
-
 void Manager::tick(util::Time now) {
   now_ = now;
-  while (const auto message = ports_->receive()) receive(*message, now);
+  while (const auto message = ports_.receive()) connections_.receive(*message, now);
   resolver_.tick(now);
   if (now >= wakeup_.next()) {
     wakeup_.clear();
@@ -65,7 +44,7 @@ void Manager::tick(util::Time now) {
     connections_.tick(now);
     resolver_.set_wakeup();
   }
-  connections_.look_for_the_gone(now);
+  connections_.look_for_the_gone(options_.is_gone, now);
 }
 
 void Manager::drop_closed() {

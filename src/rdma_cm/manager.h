@@ -15,6 +15,8 @@
 #include "rdma_cm/bindings.h"
 #include "rdma_cm/channel.h"
 #include "rdma_cm/commands.h"
+#include "rdma_cm/connection_events.h"
+#include "rdma_cm/connection_table.h"
 #include "rdma_cm/connections.h"
 #include "rdma_cm/identifiers.h"
 #include "rdma_cm/listeners.h"
@@ -22,7 +24,6 @@
 #include "rdma_cm/ports.h"
 #include "rdma_cm/resolver.h"
 #include "rdma_cm/routes.h"
-#include "rdma_cm/transmitter.h"
 #include "rdma_cm/wakeup.h"
 #include "util/inspection.h"
 #include "uverbs/user_memory.h"
@@ -58,25 +59,23 @@ class Manager {
   void inspect(util::Inspection& out) const;
 
  private:
-  Manager(std::unique_ptr<Ports> ports, const uverbs::UserMemory& memory, Options options)
-      : memory_(memory), options_(std::move(options)), ports_(std::move(ports)) {}
-
-  void receive(const Received& message, util::Time now);
+  Manager(const uverbs::UserMemory& memory, Options options)
+      : memory_(memory), options_(std::move(options)) {}
 
   const uverbs::UserMemory& memory_;
   Options options_;
-  std::unique_ptr<Ports> ports_;
+  Ports ports_{options_};
   std::vector<std::unique_ptr<Channel>> channels_;
-  Identifiers identifiers_;
-  Bindings bindings_{*ports_, options_, identifiers_};
+  ConnectionTable connection_table_;
+  Identifiers identifiers_{connection_table_};
+  Bindings bindings_{ports_, options_, identifiers_};
   Wakeup wakeup_;
-  Transmitter transmitter_{*ports_, options_, wakeup_};
-  Connections connections_{*ports_, options_, identifiers_, transmitter_, wakeup_};
-  Routes routes_{*ports_, options_};
-  Resolver resolver_{*ports_, options_, routes_, identifiers_, wakeup_};
-  Listeners listeners_{*ports_, routes_, bindings_, identifiers_, connections_, wakeup_};
-  Commands commands_{*ports_,   routes_,      identifiers_, bindings_,
-                     resolver_, connections_, listeners_};
+  Routes routes_{ports_, options_};
+  Resolver resolver_{ports_, options_, routes_, identifiers_, wakeup_};
+  ConnectionEvents connection_events_{identifiers_};
+  Listeners listeners_{ports_, routes_, bindings_, identifiers_, connections_, wakeup_};
+  Connections connections_{ports_, connection_table_, connection_events_, listeners_, wakeup_};
+  Commands commands_{ports_, routes_, identifiers_, bindings_, resolver_, connections_, listeners_};
   util::Time now_{};  ///< of the last call that had a time, for those that have none
 };
 

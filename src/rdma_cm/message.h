@@ -2,19 +2,14 @@
 // structures of cm.layout.
 #pragma once
 
-#include <netinet/in.h>
-#include <rdma/rdma_user_cm.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <cstring>
 #include <span>
 
-#include "rdma_cm/management_port.h"
+#include "rdma_cm/mad.h"
 #include "spec/infiniband/cm.h"
 #include "spec/infiniband/constants.h"
-#include "util/bits.h"
 #include "util/clock.h"
 
 namespace softhca::rdma_cm {
@@ -23,10 +18,8 @@ namespace spec = softhca::spec::infiniband;
 using spec::cm_attribute;
 using spec::kDefaultPkey;
 
-inline constexpr std::size_t kCmaHeader = spec::cma_header::kSize;
 inline constexpr std::uint8_t kHopLimit = 64;
-inline constexpr std::uint32_t kDefaultQkey = 0x01234567;  ///< RDMA_UDP_QKEY of Linux
-inline constexpr std::uint8_t kRate100Gb = 16;             ///< ib_rate
+inline constexpr std::uint8_t kRate100Gb = 16;  ///< ib_rate
 /// Req::transport of connections that are not RC (IBTA 12.7.33), and Req::extended_transport of XRC
 /// (IBTA Annex A14).
 inline constexpr std::uint32_t kTransportUc = 1, kTransportExtended = 3, kExtendedXrc = 1;
@@ -104,30 +97,6 @@ inline std::uint32_t modifier_of(const Mad& mad) {
   using Header = spec::mad_header;
   return util::View<Header>(std::span<const std::byte>(mad).first(Header::kSize))
       .get(Header::attribute_modifier);
-}
-
-inline std::uint64_t service_of(std::uint16_t port_space, std::uint16_t port) {
-  return util::joined(std::uint64_t{port_space}, spec::cma_service_id::port, port);
-}
-
-/// The program's private data. It may be longer than a message allows.
-inline std::span<const std::byte> data_of(const rdma_ucm_conn_param& param) {
-  return std::as_bytes(std::span(param.private_data)).first(param.private_data_len);
-}
-
-/// Copies the peer's private data into an event.
-template <class Param>
-void put_private_data(Param& to, std::span<const std::byte> data) {
-  to.private_data_len = static_cast<std::uint8_t>(data.size());
-  std::ranges::copy(data, std::as_writable_bytes(std::span(to.private_data)).begin());
-}
-
-/// Reads a command of the program. Missing bytes at its end are 0.
-template <class T>
-T take(std::span<const std::byte> in) {
-  T value{};
-  std::memcpy(&value, in.data(), std::min(sizeof value, in.size()));
-  return value;
 }
 
 }  // namespace softhca::rdma_cm

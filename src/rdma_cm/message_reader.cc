@@ -3,7 +3,6 @@
 #include <rdma/ib_user_ioctl_verbs.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "util/bits.h"
 
@@ -12,13 +11,6 @@ namespace {
 
 /// The message that an MRA answers.
 constexpr std::uint32_t kOfReq = 0;
-
-driver::Gid address_in(std::span<const std::byte> at, bool ipv4) {
-  driver::Gid gid{};
-  std::ranges::copy(at, gid.bytes.begin());
-  if (ipv4) util::store_be16(gid.bytes.data() + 10, 0xffff);
-  return gid;
-}
 
 }  // namespace
 
@@ -59,25 +51,11 @@ std::uint64_t RequestView::service() const {
                    : body_of<spec::cm_req>(mad_).get(spec::cm_req::service_id);
 }
 
-std::span<const std::byte> RequestView::all_data() const {
+std::span<const std::byte> RequestView::private_data() const {
   return datagram_ ? std::span<const std::byte>(
                          body_of<spec::cm_sidr_req>(mad_).get(spec::cm_sidr_req::private_data))
                    : std::span<const std::byte>(
                          body_of<spec::cm_req>(mad_).get(spec::cm_req::private_data));
-}
-
-driver::Gid RequestView::source() const {
-  return address_in(cma().get(spec::cma_header::source),
-                    cma().get(spec::cma_header::ip_version) == 4);
-}
-
-std::uint16_t RequestView::source_port() const {
-  return static_cast<std::uint16_t>(cma().get(spec::cma_header::port));
-}
-
-driver::Gid RequestView::destination() const {
-  return address_in(cma().get(spec::cma_header::destination),
-                    cma().get(spec::cma_header::ip_version) == 4);
 }
 
 std::uint8_t RequestView::qp_type() const {
@@ -93,7 +71,7 @@ std::uint8_t RequestView::qp_type() const {
   return 0;
 }
 
-void read_req(const Mad& mad, Connection& connection, rdma_ucm_event_resp& event) {
+Offer read_req(const Mad& mad, Connection& connection) {
   using Req = spec::cm_req;
   constexpr std::uint32_t kTimeoutMax = 24;  // a minute
   const auto req = body_of<Req>(mad);
@@ -114,19 +92,18 @@ void read_req(const Mad& mad, Connection& connection, rdma_ucm_event_resp& event
   // becomes 1. A QP with a timeout of 0 would wait for its acknowledgments forever.
   connection.path.ack_timeout =
       static_cast<std::uint8_t>(std::max<std::uint32_t>(req.get(Req::primary_ack_timeout), 1));
-  auto& param = event.param.conn;
-  param.responder_resources = connection.qp.responder_resources;
-  param.initiator_depth = connection.qp.initiator_depth;
-  param.retry_count = connection.qp.retry_count;
-  param.rnr_retry_count = connection.qp.rnr_retry_count;
-  param.flow_control = static_cast<std::uint8_t>(req.get(Req::flow_control));
-  param.srq = static_cast<std::uint8_t>(req.get(Req::srq));
-  param.qp_num = connection.qp.remote_qpn;
-  put_private_data(param, req.get(Req::private_data).subspan(kCmaHeader));
-  event.ece = {.vendor_id = req.get(Req::vendor_id), .attr_mod = modifier_of(mad)};
+  return {.qpn = connection.qp.remote_qpn,
+          .responder_resources = connection.qp.responder_resources,
+          .initiator_depth = connection.qp.initiator_depth,
+          .retry_count = connection.qp.retry_count,
+          .rnr_retry_count = connection.qp.rnr_retry_count,
+          .flow_control = static_cast<std::uint8_t>(req.get(Req::flow_control)),
+          .srq = req.get(Req::srq) != 0,
+          .vendor_options = {.vendor_id = req.get(Req::vendor_id), .attribute = modifier_of(mad)},
+          .private_data = req.get(Req::private_data)};
 }
 
-void read_rep(const Mad& mad, Connection& connection, rdma_ucm_event_resp& event) {
+Offer read_rep(const Mad& mad, Connection& connection) {
   using Rep = spec::cm_rep;
   const auto rep = body_of<Rep>(mad);
   connection.exchange.remote_comm_id = rep.get(Rep::local_comm_id);
@@ -138,35 +115,25 @@ void read_rep(const Mad& mad, Connection& connection, rdma_ucm_event_resp& event
   connection.qp.rnr_retry_count = static_cast<std::uint8_t>(rep.get(Rep::rnr_retry));
   connection.path.ack_timeout = ack_timeout_of(
       rep.get(Rep::target_ack_delay), std::max<unsigned>(connection.path.ack_timeout, 1) - 1);
-  auto& param = event.param.conn;
-  param.responder_resources = connection.qp.responder_resources;
-  param.initiator_depth = connection.qp.initiator_depth;
-  param.flow_control = static_cast<std::uint8_t>(rep.get(Rep::flow_control));
-  param.rnr_retry_count = connection.qp.rnr_retry_count;
-  param.srq = static_cast<std::uint8_t>(rep.get(Rep::srq));
-  param.qp_num = connection.qp.remote_qpn;
-  put_private_data(param, rep.get(Rep::private_data));
   using Parts = spec::ece_vendor_id;
-  event.ece = {.vendor_id = util::in_place(Parts::high, rep.get(Rep::vendor_id_high)) |
-                            util::in_place(Parts::middle, rep.get(Rep::vendor_id_middle)) |
-                            util::in_place(Parts::low, rep.get(Rep::vendor_id_low)),
-               .attr_mod = modifier_of(mad)};
+  const auto vendor_id = util::in_place(Parts::high, rep.get(Rep::vendor_id_high)) |
+                         util::in_place(Parts::middle, rep.get(Rep::vendor_id_middle)) |
+                         util::in_place(Parts::low, rep.get(Rep::vendor_id_low));
+  return {.qpn = connection.qp.remote_qpn,
+          .responder_resources = connection.qp.responder_resources,
+          .initiator_depth = connection.qp.initiator_depth,
+          .rnr_retry_count = connection.qp.rnr_retry_count,
+          .flow_control = static_cast<std::uint8_t>(rep.get(Rep::flow_control)),
+          .srq = rep.get(Rep::srq) != 0,
+          .vendor_options = {.vendor_id = vendor_id, .attribute = modifier_of(mad)},
+          .private_data = rep.get(Rep::private_data)};
 }
 
-void read_sidr_rep(const Mad& mad, Connection& connection, rdma_ucm_ud_param& param) {
+void read_sidr_rep(const Mad& mad, Connection& connection) {
   using Rep = spec::cm_sidr_rep;
   const auto rep = body_of<Rep>(mad);
   connection.qp.remote_qpn = rep.get(Rep::qpn);
   connection.qp.qkey = rep.get(Rep::qkey);
-  param.qp_num = connection.qp.remote_qpn;
-  param.qkey = connection.qp.qkey;
-  std::memcpy(param.ah_attr.grh.dgid, connection.peer->bytes.data(), 16);
-  param.ah_attr.grh.flow_label = connection.path.flow_label;
-  param.ah_attr.grh.sgid_index = connection.local.gid_index;
-  param.ah_attr.grh.hop_limit = kHopLimit;
-  param.ah_attr.grh.traffic_class = connection.path.traffic_class;
-  param.ah_attr.is_global = 1;
-  param.ah_attr.port_num = 1;
 }
 
 }  // namespace softhca::rdma_cm

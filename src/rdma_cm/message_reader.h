@@ -1,8 +1,6 @@
-// Reads the messages of other communication managers (IBTA 12.6, Annex A11). Any host may send
+// Reads the messages of other communication managers (IBTA 12.6). Any host may send
 // them.
 #pragma once
-
-#include <rdma/rdma_user_cm.h>
 
 #include <cstdint>
 #include <optional>
@@ -10,6 +8,7 @@
 
 #include "rdma_cm/connection.h"
 #include "rdma_cm/message.h"
+#include "rdma_cm/offer.h"
 #include "rdma_cm/transitions.h"
 
 namespace softhca::rdma_cm {
@@ -29,31 +28,20 @@ class RequestView {
   /// The sender's number for its request.
   std::uint32_t number() const;
   std::uint64_t service() const;
-  /// The program's private data.
-  std::span<const std::byte> private_data() const { return all_data().subspan(kCmaHeader); }
-  driver::Gid source() const;
-  std::uint16_t source_port() const;
-  /// The local address to which the sender addressed the request.
-  driver::Gid destination() const;
+  std::span<const std::byte> private_data() const;
   /// The type of the QP that answers, an ib_uverbs_qp_type (cm_req_get_qp_type of Linux). 0: the
   /// request names no known type.
   std::uint8_t qp_type() const;
 
  private:
-  /// The header of Annex A11 and the program's private data.
-  std::span<const std::byte> all_data() const;
-  util::View<spec::cma_header> cma() const {
-    return util::View<spec::cma_header>(all_data().first<kCmaHeader>());
-  }
-
   const Mad& mad_;
   const bool datagram_;
 };
 
-/// Each copies a message into its connection and into the event that reports it.
-void read_req(const Mad& mad, Connection& connection, rdma_ucm_event_resp& event);
-void read_rep(const Mad& mad, Connection& connection, rdma_ucm_event_resp& event);
+/// Each copies a message into its connection, and returns what the peer offers.
+Offer read_req(const Mad& mad, Connection& connection);
+Offer read_rep(const Mad& mad, Connection& connection);
 /// @pre the SIDR_REP names a QP
-void read_sidr_rep(const Mad& mad, Connection& connection, rdma_ucm_ud_param& param);
+void read_sidr_rep(const Mad& mad, Connection& connection);
 
 }  // namespace softhca::rdma_cm

@@ -3,7 +3,6 @@
 #include <rdma/ib_user_ioctl_verbs.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "util/bits.h"
 
@@ -13,20 +12,6 @@ namespace {
 /// CMA_CM_MRA_SETTING of Linux, 68 s.
 constexpr std::uint8_t kServiceTimeout = 24;
 
-/// Writes both addresses in front of the program's private data.
-void put_cma(std::span<std::byte> to, const driver::Gid& from, const driver::Gid& destination,
-             std::uint16_t port) {
-  util::MutableView<spec::cma_header> header(to.first<kCmaHeader>());
-  header.set(spec::cma_header::ip_version, destination.is_ipv4() ? 4 : 6);
-  header.set(spec::cma_header::port, port);
-  const auto put = [](std::span<std::byte> at, const driver::Gid& gid) {
-    const std::size_t skip = gid.is_ipv4() ? 12 : 0;
-    std::ranges::copy(std::span(gid.bytes).subspan(skip), at.begin() + static_cast<long>(skip));
-  };
-  put(header.sub(spec::cma_header::source), from);
-  put(header.sub(spec::cma_header::destination), destination);
-}
-
 /// @pre it fits
 void copy_data(std::span<std::byte> to, std::span<const std::byte> data) {
   std::ranges::copy(data.first(std::min(data.size(), to.size())), to.begin());
@@ -35,7 +20,7 @@ void copy_data(std::span<std::byte> to, std::span<const std::byte> data) {
 /// Sets the type of the sender's QP. An XRC initiator has neither a responder nor a receive queue
 /// (cm_format_req of Linux).
 void set_transport(util::MutableView<spec::cm_req> req, const Connection& connection,
-                   const rdma_ucm_conn_param& param) {
+                   const Offer& offer) {
   using Req = spec::cm_req;
   if (connection.qp_type == IB_UVERBS_QPT_XRC_INI) {
     req.set(Req::transport, kTransportExtended);
@@ -43,10 +28,10 @@ void set_transport(util::MutableView<spec::cm_req> req, const Connection& connec
     return;
   }
   req.set(Req::transport, connection.qp_type == IB_UVERBS_QPT_UC ? kTransportUc : 0);
-  req.set(Req::responder_resources, param.responder_resources);
+  req.set(Req::responder_resources, offer.responder_resources);
   req.set(Req::retry_count, connection.qp.retry_count);
   req.set(Req::rnr_retry, connection.qp.rnr_retry_count);
-  req.set(Req::srq, param.srq != 0);
+  req.set(Req::srq, offer.srq);
 }
 
 /// The code for the message that a REJ answers (IBTA 12.6.7.3): REQ, REP or another.
@@ -57,21 +42,20 @@ std::uint32_t rejected_in(ConnectionState state) {
 
 }  // namespace
 
-Mad make_req(const Connection& connection, const rdma_ucm_conn_param& param,
-             const rdma_ucm_ece& ece, const Requester& requester) {
+Mad make_req(const Connection& connection, const Offer& offer, std::uint64_t node_guid) {
   using Req = spec::cm_req;
   Message<Req> message(cm_attribute::REQ, connection.exchange.transaction);
-  message.set_modifier(ece.attr_mod);
+  message.set_modifier(offer.vendor_options.attribute);
   const auto req = message.body();
   req.set(Req::local_comm_id, connection.exchange.local_comm_id);
-  req.set(Req::vendor_id, ece.vendor_id & Req::vendor_id.kMax);
+  req.set(Req::vendor_id, offer.vendor_options.vendor_id & Req::vendor_id.kMax);
   req.set(Req::service_id, connection.exchange.service);
-  req.set(Req::local_ca_guid, requester.node_guid);
+  req.set(Req::local_ca_guid, node_guid);
   req.set(Req::local_qpn, connection.qp.local_qpn & Req::local_qpn.kMax);
-  req.set(Req::initiator_depth, param.initiator_depth);
+  req.set(Req::initiator_depth, offer.initiator_depth);
   req.set(Req::remote_response_timeout, kResponseTimeout);
-  set_transport(req, connection, param);
-  req.set(Req::flow_control, param.flow_control & Req::flow_control.kMax);
+  set_transport(req, connection, offer);
+  req.set(Req::flow_control, offer.flow_control & Req::flow_control.kMax);
   req.set(Req::starting_psn, connection.qp.local_psn);
   req.set(Req::local_response_timeout, kResponseTimeout);
   req.set(Req::pkey, kDefaultPkey);
@@ -86,9 +70,7 @@ Mad make_req(const Connection& connection, const rdma_ucm_conn_param& param,
   req.set(Req::primary_traffic_class, connection.path.traffic_class);
   req.set(Req::primary_hop_limit, kHopLimit);
   req.set(Req::primary_ack_timeout, ack_timeout_of(kAckDelay, connection.path.ack_timeout - 1u));
-  const auto data = req.sub(Req::private_data);
-  put_cma(data, requester.source, requester.destination, requester.source_port);
-  copy_data(data.subspan(kCmaHeader), data_of(param));
+  copy_data(req.sub(Req::private_data), offer.private_data);
   return message.mad();
 }
 
@@ -102,22 +84,21 @@ Mad make_mra(const Connection& connection) {
   return message.mad();
 }
 
-Mad make_rep(const Connection& connection, const rdma_ucm_conn_param& param,
-             const rdma_ucm_ece& ece, std::uint64_t node_guid) {
+Mad make_rep(const Connection& connection, const Offer& offer, std::uint64_t node_guid) {
   using Rep = spec::cm_rep;
   Message<Rep> message(cm_attribute::REP, connection.exchange.transaction);
-  message.set_modifier(ece.attr_mod);
+  message.set_modifier(offer.vendor_options.attribute);
   const auto rep = message.body();
   using Parts = spec::ece_vendor_id;
-  rep.set(Rep::vendor_id_high, util::part_of(ece.vendor_id, Parts::high));
-  rep.set(Rep::vendor_id_middle, util::part_of(ece.vendor_id, Parts::middle));
-  rep.set(Rep::vendor_id_low, util::part_of(ece.vendor_id, Parts::low));
+  rep.set(Rep::vendor_id_high, util::part_of(offer.vendor_options.vendor_id, Parts::high));
+  rep.set(Rep::vendor_id_middle, util::part_of(offer.vendor_options.vendor_id, Parts::middle));
+  rep.set(Rep::vendor_id_low, util::part_of(offer.vendor_options.vendor_id, Parts::low));
   rep.set(Rep::local_comm_id, connection.exchange.local_comm_id);
   rep.set(Rep::remote_comm_id, connection.exchange.remote_comm_id);
   rep.set(Rep::starting_psn, connection.qp.local_psn);
   rep.set(Rep::responder_resources, connection.qp.responder_resources);
   rep.set(Rep::target_ack_delay, kAckDelay);
-  rep.set(Rep::rnr_retry, std::min<std::uint32_t>(param.rnr_retry_count, 7));  // of the peer's QP
+  rep.set(Rep::rnr_retry, std::min<std::uint32_t>(offer.rnr_retry_count, 7));  // of the peer's QP
   // An XRC target has no requester, and receives from SRQs alone.
   if (connection.qp_type == IB_UVERBS_QPT_XRC_TGT) {
     rep.set(Rep::local_ee_context, connection.qp.local_qpn & Rep::local_ee_context.kMax);
@@ -125,11 +106,11 @@ Mad make_rep(const Connection& connection, const rdma_ucm_conn_param& param,
   } else {
     rep.set(Rep::local_qpn, connection.qp.local_qpn & Rep::local_qpn.kMax);
     rep.set(Rep::initiator_depth, connection.qp.initiator_depth);
-    rep.set(Rep::flow_control, param.flow_control & Rep::flow_control.kMax);
-    rep.set(Rep::srq, param.srq != 0);
+    rep.set(Rep::flow_control, offer.flow_control & Rep::flow_control.kMax);
+    rep.set(Rep::srq, offer.srq);
   }
   util::store_be64(rep.sub(Rep::local_ca_guid).data(), node_guid);
-  copy_data(rep.sub(Rep::private_data), data_of(param));
+  copy_data(rep.sub(Rep::private_data), offer.private_data);
   return message.mad();
 }
 
@@ -184,17 +165,14 @@ Mad make_drep_to(const Mad& mad) {
   return drep.mad();
 }
 
-Mad make_sidr_req(const Connection& connection, const rdma_ucm_conn_param& param,
-                  const Requester& requester) {
+Mad make_sidr_req(const Connection& connection, std::span<const std::byte> private_data) {
   using Req = spec::cm_sidr_req;
   Message<Req> message(cm_attribute::SIDR_REQ, connection.exchange.transaction);
   const auto req = message.body();
   req.set(Req::request_id, connection.exchange.local_comm_id);
   req.set(Req::pkey, kDefaultPkey);
   req.set(Req::service_id, connection.exchange.service);
-  const auto data = req.sub(Req::private_data);
-  put_cma(data, requester.source, requester.destination, requester.source_port);
-  copy_data(data.subspan(kCmaHeader), data_of(param));
+  copy_data(req.sub(Req::private_data), private_data);
   return message.mad();
 }
 

@@ -6,6 +6,7 @@
 
 #include "rdma_cm/commands.h"
 #include "rdma_cm/events.h"
+#include "rdma_cm/ip_service.h"
 #include "rdma_cm/message.h"
 
 namespace softhca::rdma_cm {

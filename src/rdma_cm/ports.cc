@@ -5,16 +5,22 @@
 
 namespace softhca::rdma_cm {
 
-util::Result<std::unique_ptr<Ports>> Ports::open(std::span<const DevicePort> ports) {
-  std::unique_ptr<Ports> opened(new Ports);
+util::Result<void> Ports::open(std::span<const DevicePort> ports) {
   for (const auto& port : ports) {
     auto management = ManagementPort::create(
-        port.device, [raw = opened.get(), index = static_cast<unsigned>(opened->ports_.size())](
-                         const Arrival& arrival) { raw->inbox_.push_back({arrival, index}); });
+        port.device, [this, index = static_cast<unsigned>(ports_.size())](const Arrival& arrival) {
+          inbox_.push_back({arrival, index});
+        });
     if (!management) return tl::unexpected(management.error());
-    opened->ports_.push_back({port.device, port.node_guid, *std::move(management)});
+    ports_.push_back({port.device, port.node_guid, *std::move(management)});
   }
-  return opened;
+  return {};
+}
+
+bool Ports::send(const Mad& mad, const LocalAddress& from, const driver::Gid& to) {
+  if (ports_[from.port].management->send(mad, from.gid_index, to)) return true;
+  if (options_.ask && !options_.is_member(to)) options_.ask(to);
+  return false;
 }
 
 std::optional<Received> Ports::receive() {

@@ -54,12 +54,11 @@ bool Routes::is_to_this_machine(const Identifier& id) const {
          !options_.is_member(id.destination.gid()) && options_.is_local(id.destination);
 }
 
-Requester Routes::requester(const Identifier& id) const {
+IpAddresses Routes::addresses(const Identifier& id) const {
   const bool is_own = is_to_this_machine(id);
   return {.source = is_own ? id.source.gid() : id.connection.local.gid,
           .destination = is_own ? id.destination.gid() : *id.connection.peer,
-          .source_port = id.source.port(),
-          .node_guid = ports_.node_guid(id.connection.local.port)};
+          .source_port = id.source.port()};
 }
 
 std::uint8_t Routes::path_mtu(const Identifier& id, const driver::Gid& to) const {

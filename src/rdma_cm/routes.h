@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "rdma_cm/identifier.h"
-#include "rdma_cm/message_writer.h"
+#include "rdma_cm/ip_service.h"
 #include "rdma_cm/options.h"
 #include "rdma_cm/ports.h"
 
@@ -27,9 +27,8 @@ class Routes {
   std::uint8_t path_mtu(const Identifier& id, const driver::Gid& to) const;
   /// Whether it goes to an address of the machine that no device has, such as 127.0.0.1.
   bool is_to_this_machine(const Identifier& id) const;
-  /// The identifier as the sender of a request. A connection to an address of the machine also
-  /// comes from one.
-  Requester requester(const Identifier& id) const;
+  /// The addresses of a request. A connection to an address of the machine also comes from one.
+  IpAddresses addresses(const Identifier& id) const;
 
  private:
   const Ports& ports_;

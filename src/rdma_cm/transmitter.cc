@@ -1,6 +1,6 @@
 #include "rdma_cm/transmitter.h"
 
-#include "rdma_cm/identifiers.h"
+#include "rdma_cm/connection_table.h"
 
 namespace softhca::rdma_cm {
 namespace {
@@ -13,14 +13,8 @@ constexpr int kSpreadParts = 8;
 
 }  // namespace
 
-Transmitter::Transmitter(Ports& ports, const Options& options, Wakeup& wakeup)
-    : ports_(ports), options_(options), wakeup_(wakeup), spread_(random_number()) {}
-
-bool Transmitter::send(const Mad& mad, const LocalAddress& from, const driver::Gid& to) {
-  if (ports_.send(mad, from, to)) return true;
-  if (options_.ask && !options_.is_member(to)) options_.ask(to);
-  return false;
-}
+Transmitter::Transmitter(Network& network, Wakeup& wakeup)
+    : network_(network), wakeup_(wakeup), spread_(random_number()) {}
 
 util::Duration Transmitter::spread(util::Duration interval) {
   const auto most = interval.count() / kSpreadParts;

@@ -4,20 +4,18 @@
 #include <random>
 
 #include "rdma_cm/connection.h"
-#include "rdma_cm/options.h"
-#include "rdma_cm/ports.h"
+#include "rdma_cm/network.h"
 #include "rdma_cm/wakeup.h"
 
 namespace softhca::rdma_cm {
 
 class Transmitter {
  public:
-  Transmitter(Ports& ports, const Options& options, Wakeup& wakeup);
+  Transmitter(Network& network, Wakeup& wakeup);
 
-  /// False: there is no route to `to` now, and its resolution has been started.
-  bool send(const Mad& mad, const LocalAddress& from, const driver::Gid& to);
+  /// False: the message cannot be sent now.
   bool send(const Mad& mad, const Connection& connection) {
-    return send(mad, connection.local, *connection.peer);
+    return network_.send(mad, connection.local, *connection.peer);
   }
   /// Sends a message, and retransmits it until it is answered.
   void repeat(Connection& connection, const Mad& mad, util::Time now);
@@ -31,8 +29,7 @@ class Transmitter {
  private:
   util::Duration spread(util::Duration interval);
 
-  Ports& ports_;
-  const Options& options_;
+  Network& network_;
   Wakeup& wakeup_;
   std::mt19937 spread_;
 };

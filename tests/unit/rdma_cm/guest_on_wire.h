@@ -4,6 +4,7 @@
 #include <deque>
 
 #include "fabric/tap.h"
+#include "rdma_cm/ip_service.h"
 #include "rdma_cm/message.h"
 #include "rdma_cm/own_host.h"
 #include "wire/ib_header.h"

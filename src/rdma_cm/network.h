@@ -1,0 +1,22 @@
+// The QP1s of the host, as the communication manager uses them.
+#pragma once
+
+#include <cstdint>
+
+#include "driver/address.h"
+#include "rdma_cm/connection.h"
+#include "rdma_cm/mad.h"
+
+namespace softhca::rdma_cm {
+
+class Network {
+ public:
+  virtual ~Network() = default;
+  /// False: the datagram cannot be sent now.
+  virtual bool send(const Mad& mad, const LocalAddress& from, const driver::Gid& to) = 0;
+  /// The source of the answer to a message.
+  virtual LocalAddress answers_from(const Received& message) const = 0;
+  virtual std::uint64_t node_guid(unsigned port) const = 0;
+};
+
+}  // namespace softhca::rdma_cm
