@@ -24,7 +24,7 @@ QPS      ?= 1000
 SOAK_SECONDS ?= 600
 PYTHON   ?= /usr/bin/python3
 MACHINE  ?=
-FOLDERS  ?= hub door uverbs rdma_cm os util fabric wire
+FOLDERS  ?= hub door uverbs rdma_cm cm os util fabric wire
 SANITIZERS = address,undefined thread
 SUITES   ?= bookworm trixie sid
 # For make test, because make check is to end soon: suites of many seeds, and hostile clients at a real server. tidy has run by then.

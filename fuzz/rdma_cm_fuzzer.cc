@@ -15,10 +15,10 @@
 #include <deque>
 #include <set>
 
+#include "cm/message.h"
 #include "fabric/tap.h"
 #include "oracle.h"
 #include "rdma_cm/manager.h"
-#include "rdma_cm/message.h"
 #include "script.h"
 #include "util/log.h"
 #include "uverbs/program.h"
@@ -27,6 +27,7 @@
 namespace softhca::rdma_cm {
 namespace {
 
+using namespace cm;
 using fuzz::check;
 using fuzz::Script;
 

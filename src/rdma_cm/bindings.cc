@@ -52,12 +52,12 @@ Bindings::Bindings(const Ports& ports, const Options& options, const Identifiers
     : ports_(ports),
       options_(options),
       identifiers_(identifiers),
-      last_port_(static_cast<std::uint16_t>(random_number())) {}
+      last_port_(static_cast<std::uint16_t>(cm::random_number())) {}
 
 Errno Bindings::bind(Identifier& id, const SocketAddress& address) {
   if (id.state != State::kIdle || id.has_source() || address.lacks_scope()) return EINVAL;
   if (address.family() == kFamilyIb) return bind_to_ib(id, address);
-  std::optional<LocalAddress> own;
+  std::optional<cm::LocalAddress> own;
   if (!address.is_of_no_device()) {
     if (address.is_multicast() || address.is_broadcast() || address.is_mapped()) {
       return EADDRNOTAVAIL;
@@ -134,8 +134,8 @@ void Bindings::release(Identifier& id, util::Time now) {
   if (id.state == State::kListening) {
     for (const auto& [number, other] : identifiers_.all()) {
       returns |= other->connection.passive && other->source.port() == port &&
-                 other->connection.state >= ConnectionState::kReqRcvd &&
-                 other->connection.state <= ConnectionState::kDreqSent;
+                 other->connection.state >= cm::State::kReqRcvd &&
+                 other->connection.state <= cm::State::kDreqSent;
     }
     std::erase_if(left_, [now](const auto& one) { return now - one.second >= kListenAgain; });
     if (returns) left_[port] = now;

@@ -11,9 +11,9 @@
 #include <functional>
 #include <span>
 
+#include "cm/connections.h"
 #include "rdma_cm/bindings.h"
 #include "rdma_cm/channel.h"
-#include "rdma_cm/connections.h"
 #include "rdma_cm/identifiers.h"
 #include "rdma_cm/listeners.h"
 #include "rdma_cm/memberships.h"
@@ -23,6 +23,8 @@
 #include "uverbs/user_memory.h"
 
 namespace softhca::rdma_cm {
+
+namespace spec = softhca::spec::infiniband;
 
 /// Reads a command of the program. Missing bytes at its end are 0.
 template <class T>
@@ -53,7 +55,7 @@ struct Call {
 class IdentifierCommands {
  public:
   IdentifierCommands(const Ports& ports, Identifiers& identifiers, Bindings& bindings,
-                     Connections& connections, Memberships& memberships)
+                     cm::Connections& connections, Memberships& memberships)
       : ports_(ports),
         identifiers_(identifiers),
         bindings_(bindings),
@@ -76,7 +78,7 @@ class IdentifierCommands {
   const Ports& ports_;
   Identifiers& identifiers_;
   Bindings& bindings_;
-  Connections& connections_;
+  cm::Connections& connections_;
   Memberships& memberships_;
 };
 
@@ -103,7 +105,7 @@ class AddressCommands {
 class ConnectionCommands {
  public:
   ConnectionCommands(const Identifiers& identifiers, Bindings& bindings, const Routes& routes,
-                     Connections& connections, Listeners& listeners)
+                     cm::Connections& connections, Listeners& listeners)
       : identifiers_(identifiers),
         bindings_(bindings),
         routes_(routes),
@@ -127,7 +129,7 @@ class ConnectionCommands {
   const Identifiers& identifiers_;
   Bindings& bindings_;
   const Routes& routes_;
-  Connections& connections_;
+  cm::Connections& connections_;
   Listeners& listeners_;
 };
 
@@ -161,7 +163,7 @@ class MulticastCommands {
  private:
   Errno join(const Call& call, std::uint32_t number, std::uint64_t uid, const SocketAddress& group,
              std::uint64_t response);
-  LocalAddress source_for(const Identifier& id, const SocketAddress& group) const;
+  cm::LocalAddress source_for(const Identifier& id, const SocketAddress& group) const;
 
   const Ports& ports_;
   Identifiers& identifiers_;
@@ -172,7 +174,7 @@ class MulticastCommands {
 class Commands {
  public:
   Commands(const Ports& ports, const Routes& routes, Identifiers& identifiers, Bindings& bindings,
-           Resolver& resolver, Connections& connections, Listeners& listeners)
+           Resolver& resolver, cm::Connections& connections, Listeners& listeners)
       : of_identifiers_(ports, identifiers, bindings, connections, memberships_),
         of_addresses_(identifiers, bindings, routes, resolver),
         of_connections_(identifiers, bindings, routes, connections, listeners),

@@ -8,9 +8,9 @@
 #include <cerrno>
 #include <cstring>
 
+#include "cm/message.h"
 #include "rdma_cm/commands.h"
 #include "rdma_cm/ip_service.h"
-#include "rdma_cm/message.h"
 #include "uverbs/qp_attributes.h"
 
 namespace softhca::rdma_cm {
@@ -27,7 +27,7 @@ using enum uverbs::QpMask;
 using enum uverbs::QpState;
 
 /// The offer of the program. Its private data may be longer than a message allows.
-Offer offer_of(const rdma_ucm_conn_param& param, const rdma_ucm_ece& ece) {
+cm::Offer offer_of(const rdma_ucm_conn_param& param, const rdma_ucm_ece& ece) {
   return {
       .responder_resources = param.responder_resources,
       .initiator_depth = param.initiator_depth,
@@ -46,12 +46,12 @@ bool is_of_connections(const Identifier& id) {
 }
 
 /// Whether its QP answers reads and atomics reliably.
-bool is_responder(const Connection& connection) {
+bool is_responder(const cm::Connection& connection) {
   const auto type = connection.qp_type;
   return type == IB_UVERBS_QPT_RC || type == IB_UVERBS_QPT_XRC_TGT;
 }
 /// Whether its QP makes reliable requests.
-bool is_requester(const Connection& connection) {
+bool is_requester(const cm::Connection& connection) {
   const auto type = connection.qp_type;
   return type == IB_UVERBS_QPT_RC || type == IB_UVERBS_QPT_XRC_INI;
 }
@@ -62,7 +62,7 @@ bool is_client_type(std::uint8_t qp_type) {
 }
 
 /// Attributes of a QP in INIT.
-void describe_access(const Connection& connection, ib_uverbs_qp_attr& out) {
+void describe_access(const cm::Connection& connection, ib_uverbs_qp_attr& out) {
   using enum uverbs::QpAccess;
   out.qp_access_flags = kQpRemoteWrite;
   if (connection.qp.responder_resources != 0) {
@@ -71,14 +71,14 @@ void describe_access(const Connection& connection, ib_uverbs_qp_attr& out) {
 }
 
 /// Attributes of a QP in RTR.
-void describe_receiver(const Connection& connection, ib_uverbs_qp_attr& out) {
+void describe_receiver(const cm::Connection& connection, ib_uverbs_qp_attr& out) {
   out.qp_attr_mask |= kQpPath | kQpMtu | kQpDestQpn | kQpRqPsn;
   if (is_responder(connection)) out.qp_attr_mask |= kQpMaxDestReads | kQpMinRnr;
   std::memcpy(out.ah_attr.grh.dgid, connection.peer->bytes.data(), 16);
   out.ah_attr.grh.sgid_index = connection.local.gid_index;
   out.ah_attr.grh.flow_label = connection.path.flow_label;
   out.ah_attr.grh.traffic_class = connection.path.traffic_class;
-  out.ah_attr.grh.hop_limit = kHopLimit;
+  out.ah_attr.grh.hop_limit = cm::kHopLimit;
   out.ah_attr.is_global = 1;
   out.ah_attr.port_num = 1;
   out.path_mtu = connection.path.mtu;
@@ -165,9 +165,10 @@ Errno ConnectionCommands::accept(const Call& call) {
   if (const auto wrong = identifiers_.find(call.channel, command.id, id); wrong != 0) return wrong;
   const auto& param = command.conn_param;
   if (param.valid == 0 && !is_datagram(id->connection)) {
-    return connections_.apply(id->connection, Input::kAccept, call.now) ? 0 : fail_to_accept(*id);
+    return connections_.apply(id->connection, cm::Input::kAccept, call.now) ? 0
+                                                                            : fail_to_accept(*id);
   }
-  if (id->connection.state != ConnectionState::kReqRcvd) return fail_to_accept(*id);
+  if (id->connection.state != cm::State::kReqRcvd) return fail_to_accept(*id);
   const auto uid_before = id->uid;
   if (param.valid != 0) {
     id->uid = command.uid;
@@ -182,9 +183,9 @@ Errno ConnectionCommands::accept(const Call& call) {
 /// before. A connection that is established goes on, and datagrams are left alone.
 Errno ConnectionCommands::fail_to_accept(Identifier& id) {
   const auto state = id.connection.state;
-  const bool is_begun = state >= ConnectionState::kReqSent && state <= ConnectionState::kRepRcvd;
+  const bool is_begun = state >= cm::State::kReqSent && state <= cm::State::kRepRcvd;
   if (is_datagram(id.connection) || !is_begun) return EINVAL;
-  connections_.reject(id.connection, number_of(spec::cm_reject_reason::CONSUMER), {});
+  connections_.reject(id.connection, cm::number_of(spec::cm_reject_reason::CONSUMER), {});
   return EINVAL;
 }
 
@@ -196,13 +197,13 @@ Errno ConnectionCommands::accept_request(Identifier& id, const rdma_ucm_conn_par
   const auto data = offer.private_data;
   if (is_datagram(id.connection)) {
     const bool fits = data.size() <= spec::cm_sidr_rep::private_data.kSize;
-    id.connection.state = fits ? ConnectionState::kEstablished : ConnectionState::kOver;
+    id.connection.state = fits ? cm::State::kEstablished : cm::State::kOver;
     if (fits) {
       id.connection.qp.qkey =
           kDefaultQkey;  // with IP addresses Linux ignores the program's (ucma_copy_conn_param)
       connections_.send_sidr_rep(id.connection, 0, id.connection.qp.qkey, data);
     } else {
-      connections_.send_sidr_rep(id.connection, kSidrRejected, 0, {});
+      connections_.send_sidr_rep(id.connection, cm::kSidrRejected, 0, {});
     }
     return fits ? 0 : EINVAL;
   }
@@ -213,23 +214,23 @@ Errno ConnectionCommands::accept_request(Identifier& id, const rdma_ucm_conn_par
 
 Errno ConnectionCommands::reject(const Call& call) {
   const auto command = take<rdma_ucm_reject>(call.in);
-  const auto consumer = number_of(spec::cm_reject_reason::CONSUMER);
+  const auto consumer = cm::number_of(spec::cm_reject_reason::CONSUMER);
   const std::uint16_t reason = command.reason != 0 ? command.reason : consumer;
-  if (reason != consumer && reason != number_of(spec::cm_reject_reason::VENDOR_OPTION)) {
+  if (reason != consumer && reason != cm::number_of(spec::cm_reject_reason::VENDOR_OPTION)) {
     return EINVAL;
   }
   Identifier* id = nullptr;
   if (const auto wrong = identifiers_.find(call.channel, command.id, id); wrong != 0) return wrong;
   const auto data = std::as_bytes(std::span(command.private_data)).first(command.private_data_len);
   if (is_datagram(id->connection)) {
-    if (id->connection.state != ConnectionState::kReqRcvd) return EINVAL;
+    if (id->connection.state != cm::State::kReqRcvd) return EINVAL;
     if (data.size() > spec::cm_sidr_rep::private_data.kSize) return EINVAL;
-    connections_.send_sidr_rep(id->connection, kSidrRejected, 0, data);
+    connections_.send_sidr_rep(id->connection, cm::kSidrRejected, 0, data);
     connections_.end(id->connection);
   } else {
     // As in Linux, the active side may take its request back; the peer is not named in that REJ.
     const auto state = id->connection.state;
-    if (state < ConnectionState::kReqSent || state > ConnectionState::kRepRcvd) return EINVAL;
+    if (state < cm::State::kReqSent || state > cm::State::kRepRcvd) return EINVAL;
     if (data.size() > spec::cm_rej::private_data.kSize) return EINVAL;
     connections_.reject(id->connection, reason, data);
   }
@@ -243,7 +244,7 @@ Errno ConnectionCommands::disconnect(const Call& call) {
   if (const auto wrong = identifiers_.find(call.channel, command.id, id); wrong != 0) return wrong;
   if (!is_of_connections(*id)) return EINVAL;
   if (is_datagram(id->connection)) return 0;
-  (void)connections_.apply(id->connection, Input::kDisconnect, call.now);
+  (void)connections_.apply(id->connection, cm::Input::kDisconnect, call.now);
   return 0;
 }
 
@@ -251,10 +252,9 @@ namespace {
 
 /// Whether the manager sets attributes for a QP's transition to `qp_state` (cm_init_qp_init_attr
 /// and its siblings in ib_cm).
-bool describes_qp(ConnectionState state, std::uint32_t qp_state) {
-  const bool has_request =
-      state >= ConnectionState::kReqRcvd && state <= ConnectionState::kEstablished;
-  if (qp_state == kQpInit) return has_request || state == ConnectionState::kReqSent;
+bool describes_qp(cm::State state, std::uint32_t qp_state) {
+  const bool has_request = state >= cm::State::kReqRcvd && state <= cm::State::kEstablished;
+  if (qp_state == kQpInit) return has_request || state == cm::State::kReqSent;
   return has_request && (qp_state == kQpRtr || qp_state == kQpRts);
 }
 
@@ -295,12 +295,12 @@ Errno ConnectionCommands::notify(const Call& call) {
   Identifier* id = nullptr;
   if (const auto wrong = identifiers_.find(call.channel, command.id, id); wrong != 0) return wrong;
   if (id->state != State::kConnecting || is_datagram(id->connection)) return EINVAL;
-  const bool established = id->connection.state == ConnectionState::kEstablished;
+  const bool established = id->connection.state == cm::State::kEstablished;
   if (command.event == kPathMigrated) return established ? 0 : EINVAL;
   if (command.event != kCommunicationEstablished) return EINVAL;
   if (established) return EISCONN;
-  if (id->connection.state != ConnectionState::kRepSent) return EINVAL;
-  (void)connections_.apply(id->connection, Input::kRtu, call.now);
+  if (id->connection.state != cm::State::kRepSent) return EINVAL;
+  (void)connections_.apply(id->connection, cm::Input::kRtu, call.now);
   return 0;
 }
 

@@ -4,48 +4,48 @@
 #include <cstring>
 #include <utility>
 
+#include "cm/message.h"
 #include "rdma_cm/events.h"
-#include "rdma_cm/message.h"
 
 namespace softhca::rdma_cm {
 namespace {
 
 /// The type and status of the program's event. If the peer refuses, the status is the message's and
 /// not an errno.
-std::pair<EventType, std::int32_t> meaning_of(const ConnectionEvent& event) {
+std::pair<EventType, std::int32_t> meaning_of(const cm::Event& event) {
   const auto status = static_cast<std::int32_t>(event.status);
   switch (event.kind) {
-    case ConnectionEvent::Kind::kReply:
+    case cm::Event::Kind::kReply:
       return {EventType::kConnectResponse, 0};
-    case ConnectionEvent::Kind::kEstablished:
-    case ConnectionEvent::Kind::kServiceResolved:
+    case cm::Event::Kind::kEstablished:
+    case cm::Event::Kind::kServiceResolved:
       return {EventType::kEstablished, 0};
-    case ConnectionEvent::Kind::kRejected:
+    case cm::Event::Kind::kRejected:
       return {EventType::kRejected, status};
-    case ConnectionEvent::Kind::kDisconnected:
+    case cm::Event::Kind::kDisconnected:
       return {EventType::kDisconnected, 0};
-    case ConnectionEvent::Kind::kLost:
+    case cm::Event::Kind::kLost:
       return {EventType::kDisconnected, -ETIMEDOUT};
-    case ConnectionEvent::Kind::kUnreachable:
+    case cm::Event::Kind::kUnreachable:
       return {EventType::kUnreachable, -ETIMEDOUT};
-    case ConnectionEvent::Kind::kTimeWaitOver:
+    case cm::Event::Kind::kTimeWaitOver:
       return {EventType::kTimeWaitExit, 0};
-    case ConnectionEvent::Kind::kServiceRefused:
+    case cm::Event::Kind::kServiceRefused:
       return {EventType::kUnreachable, status};
-    case ConnectionEvent::Kind::kWrongQkey:
+    case cm::Event::Kind::kWrongQkey:
       return {EventType::kAddrError, -EINVAL};
   }
   return {};
 }
 
 /// Describes the peer's UD QP and the path to it.
-void put_service(rdma_ucm_ud_param& to, const Connection& connection) {
+void put_service(rdma_ucm_ud_param& to, const cm::Connection& connection) {
   to.qp_num = connection.qp.remote_qpn;
   to.qkey = connection.qp.qkey;
   std::memcpy(to.ah_attr.grh.dgid, connection.peer->bytes.data(), 16);
   to.ah_attr.grh.flow_label = connection.path.flow_label;
   to.ah_attr.grh.sgid_index = connection.local.gid_index;
-  to.ah_attr.grh.hop_limit = kHopLimit;
+  to.ah_attr.grh.hop_limit = cm::kHopLimit;
   to.ah_attr.grh.traffic_class = connection.path.traffic_class;
   to.ah_attr.is_global = 1;
   to.ah_attr.port_num = 1;
@@ -53,7 +53,7 @@ void put_service(rdma_ucm_ud_param& to, const Connection& connection) {
 
 }  // namespace
 
-void put_offer(rdma_ucm_event_resp& to, const Offer& offer) {
+void put_offer(rdma_ucm_event_resp& to, const cm::Offer& offer) {
   auto& param = to.param.conn;
   param.responder_resources = offer.responder_resources;
   param.initiator_depth = offer.initiator_depth;
@@ -67,7 +67,7 @@ void put_offer(rdma_ucm_event_resp& to, const Offer& offer) {
             .attr_mod = offer.vendor_options.attribute};
 }
 
-void ConnectionEvents::handle(const Connection& connection, const ConnectionEvent& event) {
+void ConnectionEvents::handle(const cm::Connection& connection, const cm::Event& event) {
   const auto* const id = identifiers_.find(connection.user);
   if (id == nullptr) return;
   const auto [type, status] = meaning_of(event);
@@ -77,7 +77,7 @@ void ConnectionEvents::handle(const Connection& connection, const ConnectionEven
   } else {
     put_offer(reported.content, event.offer);
   }
-  if (event.kind == ConnectionEvent::Kind::kServiceResolved) {
+  if (event.kind == cm::Event::Kind::kServiceResolved) {
     put_service(reported.content.param.ud, connection);
   }
   report(*id, reported);

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <span>
 
-#include "rdma_cm/event_sink.h"
+#include "cm/event_sink.h"
 #include "rdma_cm/identifiers.h"
 
 namespace softhca::rdma_cm {
@@ -21,13 +21,13 @@ void put_private_data(Param& to, std::span<const std::byte> data) {
 }
 
 /// Copies the peer's offer into the event that reports it.
-void put_offer(rdma_ucm_event_resp& to, const Offer& offer);
+void put_offer(rdma_ucm_event_resp& to, const cm::Offer& offer);
 
-class ConnectionEvents final : public EventSink {
+class ConnectionEvents final : public cm::EventSink {
  public:
   explicit ConnectionEvents(const Identifiers& identifiers) : identifiers_(identifiers) {}
 
-  void handle(const Connection& connection, const ConnectionEvent& event) override;
+  void handle(const cm::Connection& connection, const cm::Event& event) override;
 
  private:
   const Identifiers& identifiers_;

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "cm/connection.h"
 #include "driver/address.h"
-#include "rdma_cm/connection.h"
 #include "util/clock.h"
 
 namespace softhca::rdma_cm {
@@ -104,7 +104,7 @@ struct Identifier {
   Route route;
 
   /// Its attributes and addresses are set before it begins.
-  Connection connection;
+  cm::Connection connection;
 };
 
 }  // namespace softhca::rdma_cm

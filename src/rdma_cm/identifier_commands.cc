@@ -14,9 +14,9 @@
 #include <span>
 #include <vector>
 
+#include "cm/message.h"
 #include "rdma_cm/commands.h"
 #include "rdma_cm/events.h"
-#include "rdma_cm/message.h"
 #include "rdma_cm/written_event.h"
 #include "spec/infiniband/mad.h"
 
@@ -26,7 +26,7 @@ namespace {
 void store(__kernel_sockaddr_storage& to, const driver::Gid& gid) {
   IbAddress address{};
   address.family = kFamilyIb;
-  address.pkey = kDefaultPkey;
+  address.pkey = spec::kDefaultPkey;
   std::memcpy(address.gid, gid.bytes.data(), gid.bytes.size());
   std::memcpy(&to, &address, sizeof address);
 }
@@ -126,18 +126,18 @@ Errno IdentifierCommands::query_path(const Call& call, const Identifier& id,
     std::ranges::copy(id.connection.peer->bytes, path.sub(Record::dgid).begin());
     std::ranges::copy(id.connection.local.gid.bytes, path.sub(Record::sgid).begin());
     path.set(Record::flow_label, id.connection.path.flow_label);
-    path.set(Record::hop_limit, kHopLimit);
+    path.set(Record::hop_limit, cm::kHopLimit);
     path.set(Record::tclass, id.connection.path.traffic_class);
     path.set(Record::reversible, 1);
     path.set(Record::numb_path, 1);
-    path.set(Record::p_key, kDefaultPkey);
+    path.set(Record::p_key, spec::kDefaultPkey);
     constexpr std::uint32_t kExactly = 2;
     path.set(Record::mtu_selector, kExactly);
     path.set(Record::mtu, id.connection.path.mtu);
     path.set(Record::rate_selector, kExactly);
-    path.set(Record::rate, kRate100Gb);
+    path.set(Record::rate, cm::kRate100Gb);
     path.set(Record::life_selector, kExactly);
-    path.set(Record::life, kPacketLifetime);
+    path.set(Record::life, cm::kPacketLifetime);
   }
   return call.answer(response, out);
 }

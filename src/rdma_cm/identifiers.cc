@@ -5,7 +5,7 @@
 
 namespace softhca::rdma_cm {
 
-Identifier& Identifiers::make(Channel& channel, const LocalAddress& local) {
+Identifier& Identifiers::make(Channel& channel, const cm::LocalAddress& local) {
   auto id = std::make_unique<Identifier>();
   id->number = next_number();
   id->channel = &channel;

@@ -5,8 +5,8 @@
 #include <map>
 #include <memory>
 
+#include "cm/connection_table.h"
 #include "rdma_cm/channel.h"
-#include "rdma_cm/connection_table.h"
 #include "rdma_cm/identifier.h"
 #include "rdma_cm/options.h"
 
@@ -17,10 +17,10 @@ class Identifiers {
   using Map = std::map<std::uint32_t, std::unique_ptr<Identifier>>;
 
   /// `connections`: gets those of the identifiers.
-  explicit Identifiers(ConnectionTable& connections) : connections_(connections) {}
+  explicit Identifiers(cm::ConnectionTable& connections) : connections_(connections) {}
 
   /// `local`: the source of its messages until it has a better one.
-  Identifier& make(Channel& channel, const LocalAddress& local);
+  Identifier& make(Channel& channel, const cm::LocalAddress& local);
   void erase(const Identifier& id);
 
   const Map& all() const { return ids_; }
@@ -34,7 +34,7 @@ class Identifiers {
   std::uint32_t last_number() const { return last_number_; }
 
  private:
-  ConnectionTable& connections_;
+  cm::ConnectionTable& connections_;
   Map ids_;
   std::uint32_t last_number_ = 0;
 };

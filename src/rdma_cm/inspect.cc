@@ -7,27 +7,27 @@
 namespace softhca::rdma_cm {
 namespace {
 
-std::string_view name_of(ConnectionState state) {
+std::string_view name_of(cm::State state) {
   switch (state) {
-    case ConnectionState::kIdle:
+    case cm::State::kIdle:
       return "idle";
-    case ConnectionState::kReqSent:
+    case cm::State::kReqSent:
       return "request sent";
-    case ConnectionState::kReqRcvd:
+    case cm::State::kReqRcvd:
       return "request received";
-    case ConnectionState::kRepSent:
+    case cm::State::kRepSent:
       return "reply sent";
-    case ConnectionState::kRepRcvd:
+    case cm::State::kRepRcvd:
       return "reply received";
-    case ConnectionState::kEstablished:
+    case cm::State::kEstablished:
       return "established";
-    case ConnectionState::kDreqSent:
+    case cm::State::kDreqSent:
       return "disconnect sent";
-    case ConnectionState::kDreqRcvd:
+    case cm::State::kDreqRcvd:
       return "disconnect received";
-    case ConnectionState::kTimeWait:
+    case cm::State::kTimeWait:
       return "time wait";
-    case ConnectionState::kOver:
+    case cm::State::kOver:
       return "over";
   }
   return "";
@@ -99,7 +99,7 @@ bool inspect(const Manager* manager, std::string_view function, util::Inspection
   if (manager != nullptr) {
     manager->inspect(out);
   } else {
-    ConnectionTable none;
+    cm::ConnectionTable none;
     list(Identifiers(none), out);
   }
   return true;

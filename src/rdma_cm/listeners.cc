@@ -16,7 +16,7 @@ constexpr std::size_t kHeldMax = 64;
 
 /// Whether the request asks for a QP of the listener's type (Linux's cma_ib_check_req_qp_type()). A
 /// listener in RDMA_PS_IB may leave the type to the requests.
-bool fits(const RequestView& request, const Identifier& listener) {
+bool fits(const cm::RequestView& request, const Identifier& listener) {
   return listener.connection.qp_type == 0 || listener.connection.qp_type == request.qp_type();
 }
 
@@ -40,24 +40,25 @@ Identifier* Listeners::find(std::uint64_t service, unsigned port, const driver::
   return found;
 }
 
-Response Listeners::take(const Received& message, const RequestView& request, util::Time now) {
+cm::Response Listeners::take(const cm::Received& message, const cm::RequestView& request,
+                             util::Time now) {
   const auto addresses = read_addresses(request.private_data());
   auto* const listener = find(request.service(), message.port, addresses.destination);
   if (listener == nullptr) {
-    return hold(message, request, now) ? Response::kNone : Response::kNoService;
+    return hold(message, request, now) ? cm::Response::kNone : cm::Response::kNoService;
   }
-  if (!fits(request, *listener)) return Response::kRefused;
+  if (!fits(request, *listener)) return cm::Response::kRefused;
   if (listener->backlog != 0) {
     accept_from(message, request, *listener);
-    return Response::kNone;
+    return cm::Response::kNone;
   }
   // The listener's backlog is full. As on Linux, datagram requests are refused, and connection
   // requests dropped: their senders repeat them.
-  return request.is_datagram() ? Response::kRefused : Response::kNone;
+  return request.is_datagram() ? cm::Response::kRefused : cm::Response::kNone;
 }
 
 /// Holds a request to a port number on which the program will probably listen again soon.
-bool Listeners::hold(const Received& message, const RequestView& request, util::Time now) {
+bool Listeners::hold(const cm::Received& message, const cm::RequestView& request, util::Time now) {
   const auto until = bindings_.returns_until(static_cast<std::uint16_t>(request.service()), now);
   if (!until) return false;
   const auto is_same = [&](const Held& one) {
@@ -82,7 +83,8 @@ void Listeners::serve_held(bool expired, util::Time now) {
 }
 
 /// Creates an identifier for a request to the listener `its`. @pre its.backlog != 0
-void Listeners::accept_from(const Received& message, const RequestView& request, Identifier& its) {
+void Listeners::accept_from(const cm::Received& message, const cm::RequestView& request,
+                            Identifier& its) {
   --its.backlog;
   auto& id = identifiers_.make(*its.channel, ports_.answers_from(message));
   id.port_space = its.port_space;

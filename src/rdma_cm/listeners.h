@@ -4,20 +4,20 @@
 #include <cstdint>
 #include <vector>
 
+#include "cm/connections.h"
+#include "cm/services.h"
+#include "cm/wakeup.h"
 #include "rdma_cm/bindings.h"
-#include "rdma_cm/connections.h"
 #include "rdma_cm/identifiers.h"
 #include "rdma_cm/ports.h"
 #include "rdma_cm/routes.h"
-#include "rdma_cm/services.h"
-#include "rdma_cm/wakeup.h"
 
 namespace softhca::rdma_cm {
 
-class Listeners final : public Services {
+class Listeners final : public cm::Services {
  public:
   Listeners(const Ports& ports, const Routes& routes, const Bindings& bindings,
-            Identifiers& identifiers, Connections& connections, Wakeup& wakeup)
+            Identifiers& identifiers, cm::Connections& connections, cm::Wakeup& wakeup)
       : ports_(ports),
         routes_(routes),
         bindings_(bindings),
@@ -25,7 +25,8 @@ class Listeners final : public Services {
         connections_(connections),
         wakeup_(wakeup) {}
 
-  Response take(const Received& message, const RequestView& request, util::Time now) override;
+  cm::Response take(const cm::Received& message, const cm::RequestView& request,
+                    util::Time now) override;
   /// Handles held requests. `expired`: only those whose time is over; otherwise all, since a
   /// program listens again.
   void serve_held(bool expired, util::Time now);
@@ -33,20 +34,20 @@ class Listeners final : public Services {
  private:
   /// A request to a service for which the program may listen again soon.
   struct Held {
-    Received request;
+    cm::Received request;
     util::Time until;
   };
 
   Identifier* find(std::uint64_t service, unsigned port, const driver::Gid& to) const;
-  bool hold(const Received& message, const RequestView& request, util::Time now);
-  void accept_from(const Received& message, const RequestView& request, Identifier& its);
+  bool hold(const cm::Received& message, const cm::RequestView& request, util::Time now);
+  void accept_from(const cm::Received& message, const cm::RequestView& request, Identifier& its);
 
   const Ports& ports_;
   const Routes& routes_;
   const Bindings& bindings_;
   Identifiers& identifiers_;
-  Connections& connections_;
-  Wakeup& wakeup_;
+  cm::Connections& connections_;
+  cm::Wakeup& wakeup_;
   std::vector<Held> held_;
 };
 

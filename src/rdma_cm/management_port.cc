@@ -89,7 +89,7 @@ void ManagementPort::post_receive(std::uint64_t number) {
   (void)qp_->post_receive({.id = number, .pieces = std::span(&piece, 1)});
 }
 
-bool ManagementPort::send(const Mad& mad, std::uint8_t gid_index, const driver::Gid& to) {
+bool ManagementPort::send(const cm::Mad& mad, std::uint8_t gid_index, const driver::Gid& to) {
   if (free_sends_.empty()) drain();
   const Waiting datagram{mad, gid_index, to};
   if (!free_sends_.empty() && waiting_.empty()) return post(datagram);
@@ -146,8 +146,8 @@ void ManagementPort::drain() {
       }
       const auto bytes = slot(one.id);
       const bool whole = one.status == driver::WorkStatus::kSuccess &&
-                         one.byte_count == kHeader + std::tuple_size_v<Mad>;
-      Arrival arrival;
+                         one.byte_count == kHeader + std::tuple_size_v<cm::Mad>;
+      cm::Arrival arrival;
       std::ranges::copy(bytes.subspan(kHeader, arrival.mad.size()), arrival.mad.begin());
       std::tie(arrival.from, arrival.to) = addresses_in(bytes.first(kHeader));
       if (one.status != driver::WorkStatus::kFlushed) post_receive(one.id);

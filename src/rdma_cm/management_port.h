@@ -7,11 +7,11 @@
 #include <span>
 #include <vector>
 
+#include "cm/mad.h"
 #include "driver/connectx/completion_queue.h"
 #include "driver/connectx/memory_key.h"
 #include "driver/connectx/protection_domain.h"
 #include "driver/connectx/queue_pair.h"
-#include "rdma_cm/mad.h"
 #include "spec/infiniband/constants.h"
 #include "uverbs/device.h"
 
@@ -19,7 +19,7 @@ namespace softhca::rdma_cm {
 
 class ManagementPort final : private uverbs::EventTarget {
  public:
-  using Handler = std::function<void(const Arrival& arrival)>;
+  using Handler = std::function<void(const cm::Arrival& arrival)>;
 
   /// `device` must outlive this.
   static util::Result<std::unique_ptr<ManagementPort>> create(uverbs::Device& device,
@@ -28,7 +28,7 @@ class ManagementPort final : private uverbs::EventTarget {
 
   /// Sends from entry `gid_index` of the GID table. If the queue is full, the datagram is sent
   /// later. False: there is no route to `to` from that entry, or too many datagrams wait.
-  bool send(const Mad& mad, std::uint8_t gid_index, const driver::Gid& to);
+  bool send(const cm::Mad& mad, std::uint8_t gid_index, const driver::Gid& to);
 
  private:
   /// Linux's queue sizes (ib_mad): requests come in bursts.
@@ -45,7 +45,7 @@ class ManagementPort final : private uverbs::EventTarget {
   void handle_event(softhca::spec::connectx::event_type type) override;
   void drain();
   struct Waiting {
-    Mad mad;
+    cm::Mad mad;
     std::uint8_t gid_index;
     driver::Gid to;
   };

@@ -1,6 +1,6 @@
-// The kernel's side of /dev/infiniband/rdma_cm: identifiers and their commands (ucma), and a
-// communication manager. It exchanges management datagrams with the managers of other hosts, Linux
-// included (IBTA 12; kernel interface 8).
+// The kernel's side of /dev/infiniband/rdma_cm: identifiers and their commands (ucma), and the
+// communication manager that connects them (cm/). It exchanges management datagrams with the
+// managers of other hosts, Linux included (IBTA 12; kernel interface 8).
 //
 // It has no lock, thread or clock. The caller has exclusive access to the device and passes the
 // time.
@@ -12,19 +12,19 @@
 #include <utility>
 #include <vector>
 
+#include "cm/connection_table.h"
+#include "cm/connections.h"
+#include "cm/wakeup.h"
 #include "rdma_cm/bindings.h"
 #include "rdma_cm/channel.h"
 #include "rdma_cm/commands.h"
 #include "rdma_cm/connection_events.h"
-#include "rdma_cm/connection_table.h"
-#include "rdma_cm/connections.h"
 #include "rdma_cm/identifiers.h"
 #include "rdma_cm/listeners.h"
 #include "rdma_cm/options.h"
 #include "rdma_cm/ports.h"
 #include "rdma_cm/resolver.h"
 #include "rdma_cm/routes.h"
-#include "rdma_cm/wakeup.h"
 #include "util/inspection.h"
 #include "uverbs/user_memory.h"
 
@@ -66,15 +66,15 @@ class Manager {
   Options options_;
   Ports ports_{options_};
   std::vector<std::unique_ptr<Channel>> channels_;
-  ConnectionTable connection_table_;
+  cm::ConnectionTable connection_table_;
   Identifiers identifiers_{connection_table_};
   Bindings bindings_{ports_, options_, identifiers_};
-  Wakeup wakeup_;
+  cm::Wakeup wakeup_;
   Routes routes_{ports_, options_};
   Resolver resolver_{ports_, options_, routes_, identifiers_, wakeup_};
   ConnectionEvents connection_events_{identifiers_};
   Listeners listeners_{ports_, routes_, bindings_, identifiers_, connections_, wakeup_};
-  Connections connections_{ports_, connection_table_, connection_events_, listeners_, wakeup_};
+  cm::Connections connections_{ports_, connection_table_, connection_events_, listeners_, wakeup_};
   Commands commands_{ports_, routes_, identifiers_, bindings_, resolver_, connections_, listeners_};
   util::Time now_{};  ///< of the last call that had a time, for those that have none
 };

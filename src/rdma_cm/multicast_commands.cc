@@ -4,10 +4,10 @@
 #include <cerrno>
 #include <cstring>
 
+#include "cm/message.h"
 #include "rdma_cm/commands.h"
 #include "rdma_cm/events.h"
 #include "rdma_cm/ip_service.h"
-#include "rdma_cm/message.h"
 
 namespace softhca::rdma_cm {
 namespace {
@@ -18,7 +18,8 @@ constexpr Errno kNotSupported = 524;
 }  // namespace
 
 /// The address from which the identifier sends to a group: its own, if it has one already.
-LocalAddress MulticastCommands::source_for(const Identifier& id, const SocketAddress& group) const {
+cm::LocalAddress MulticastCommands::source_for(const Identifier& id,
+                                               const SocketAddress& group) const {
   const auto& local = id.connection.local;
   const bool has_source = id.binding.bound || id.connection.peer;
   return has_source ? local : ports_.local_for(group.gid(), local.port);
@@ -50,7 +51,7 @@ Errno MulticastCommands::join(const Call& call, std::uint32_t number, std::uint6
   param.qkey = id->connection.qp.qkey;
   std::memcpy(param.ah_attr.grh.dgid, group.gid().bytes.data(), sizeof param.ah_attr.grh.dgid);
   param.ah_attr.grh.sgid_index = source_for(*id, group).gid_index;
-  param.ah_attr.grh.hop_limit = kHopLimit;
+  param.ah_attr.grh.hop_limit = cm::kHopLimit;
   param.ah_attr.is_global = 1;
   param.ah_attr.port_num = 1;
   memberships_.add(member);

@@ -11,8 +11,8 @@
 #include <cstring>
 #include <span>
 
+#include "cm/message.h"
 #include "rdma_cm/commands.h"
-#include "rdma_cm/message.h"
 #include "spec/infiniband/mad.h"
 
 namespace softhca::rdma_cm {
@@ -77,7 +77,8 @@ void describe_path(util::View<PathRecord> record, Identifier& id) {
       .traffic_class = static_cast<std::uint8_t>(record.get(PathRecord::tclass)),
       .flow_label = record.get(PathRecord::flow_label),
       .ack_timeout = static_cast<std::uint8_t>(std::min(lifetime + 1, kAckTimeoutMax))};
-  id.connection.exchange.response_timeout = cm_time(kResponseTimeout) + 2 * cm_time(lifetime);
+  id.connection.exchange.response_timeout =
+      cm::timeout_of(cm::kResponseTimeout) + 2 * cm::timeout_of(lifetime);
 }
 
 }  // namespace

@@ -8,14 +8,14 @@
 #include <span>
 #include <vector>
 
+#include "cm/network.h"
 #include "rdma_cm/identifier.h"
 #include "rdma_cm/management_port.h"
-#include "rdma_cm/network.h"
 #include "rdma_cm/options.h"
 
 namespace softhca::rdma_cm {
 
-class Ports final : public Network {
+class Ports final : public cm::Network {
  public:
   explicit Ports(const Options& options) : options_(options) {}
   Ports(const Ports&) = delete;
@@ -25,13 +25,15 @@ class Ports final : public Network {
   util::Result<void> open(std::span<const DevicePort> ports);
 
   /// The device's entry of an address; nothing if no device has it.
-  std::optional<LocalAddress> find_local(const driver::Gid& gid) const;
+  std::optional<cm::LocalAddress> find_local(const driver::Gid& gid) const;
   /// The source of a port's messages to `peer`.
-  LocalAddress local_for(const driver::Gid& peer, unsigned port) const;
+  cm::LocalAddress local_for(const driver::Gid& peer, unsigned port) const;
   /// The source of an identifier that has neither a source nor a destination.
-  LocalAddress default_local() const { return local_for(driver::Gid::from_ipv4(0, 0, 0, 0), 0); }
+  cm::LocalAddress default_local() const {
+    return local_for(driver::Gid::from_ipv4(0, 0, 0, 0), 0);
+  }
   /// The source of the answer to a message: the address that the message was sent to.
-  LocalAddress answers_from(const Received& message) const override;
+  cm::LocalAddress answers_from(const cm::Received& message) const override;
   bool has_global_ipv6() const;
   std::uint64_t node_guid(unsigned port) const override { return ports_[port].node_guid; }
   /// An ib_mtu.
@@ -41,9 +43,9 @@ class Ports final : public Network {
 
   /// False: too many datagrams wait, or there is no route to `to`, and its resolution has been
   /// started.
-  bool send(const Mad& mad, const LocalAddress& from, const driver::Gid& to) override;
+  bool send(const cm::Mad& mad, const cm::LocalAddress& from, const driver::Gid& to) override;
   /// The next datagram in order of arrival.
-  std::optional<Received> receive();
+  std::optional<cm::Received> receive();
 
  private:
   /// A port with its QP1.
@@ -54,7 +56,7 @@ class Ports final : public Network {
   };
 
   const Options& options_;
-  std::deque<Received> inbox_;
+  std::deque<cm::Received> inbox_;
   std::vector<OpenPort> ports_;
 };
 

@@ -3,18 +3,18 @@
 
 #include <set>
 
+#include "cm/wakeup.h"
 #include "rdma_cm/identifiers.h"
 #include "rdma_cm/options.h"
 #include "rdma_cm/ports.h"
 #include "rdma_cm/routes.h"
-#include "rdma_cm/wakeup.h"
 
 namespace softhca::rdma_cm {
 
 class Resolver {
  public:
   Resolver(const Ports& ports, const Options& options, const Routes& routes,
-           const Identifiers& identifiers, Wakeup& wakeup)
+           const Identifiers& identifiers, cm::Wakeup& wakeup)
       : ports_(ports),
         options_(options),
         routes_(routes),
@@ -40,7 +40,7 @@ class Resolver {
   const Options& options_;
   const Routes& routes_;
   const Identifiers& identifiers_;
-  Wakeup& wakeup_;
+  cm::Wakeup& wakeup_;
   std::set<std::uint32_t> resolving_;  ///< identifiers that await their destination's address
 };
 

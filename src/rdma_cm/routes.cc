@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "rdma_cm/message.h"
+#include "cm/message.h"
 
 namespace softhca::rdma_cm {
 namespace {
@@ -63,7 +63,7 @@ IpAddresses Routes::addresses(const Identifier& id) const {
 
 std::uint8_t Routes::path_mtu(const Identifier& id, const driver::Gid& to) const {
   const auto fits = ports_.active_mtu(id);
-  return std::min(fits, options_.path_mtu ? options_.path_mtu(to) : kMtu4096);
+  return std::min(fits, options_.path_mtu ? options_.path_mtu(to) : cm::kMtu4096);
 }
 
 /// As on Linux: the flow label depends on the port numbers, so that connections take different
@@ -71,13 +71,14 @@ std::uint8_t Routes::path_mtu(const Identifier& id, const driver::Gid& to) const
 void Routes::set_path(Identifier& id) const {
   constexpr unsigned kFactor = 31, kFlowLabelMax = 0xfffff, kAckTimeoutMax = 31;
   const auto wanted = id.route.wanted_ack_timeout.value_or(0);
-  const unsigned lifetime = wanted != 0 ? wanted - 1u : kPacketLifetime;
+  const unsigned lifetime = wanted != 0 ? wanted - 1u : cm::kPacketLifetime;
   id.connection.path = {
       .mtu = path_mtu(id, *id.connection.peer),
       .traffic_class = id.route.wanted_tos.value_or(0),
       .flow_label = (id.source.port() * kFactor + id.destination.port()) & kFlowLabelMax,
       .ack_timeout = static_cast<std::uint8_t>(std::min(lifetime + 1, kAckTimeoutMax))};
-  id.connection.exchange.response_timeout = cm_time(kResponseTimeout) + 2 * cm_time(lifetime);
+  id.connection.exchange.response_timeout =
+      cm::timeout_of(cm::kResponseTimeout) + 2 * cm::timeout_of(lifetime);
   id.route.has_path = true;
 }
 

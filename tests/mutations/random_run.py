@@ -36,6 +36,7 @@ ABOVE = {
     "hub": ("server_test",),
     "driver": ("verbs_test", "jingzhao_test", "sdxi_test"),
     "uverbs": ("rdma_cm_test", "door.memory_windows", "door.lives", "door.faults", "door.verbs"),
+    "cm": ("rdma_cm_test", "door.cm"),
     "rdma_cm": ("door.cm",),
     "door": ("door.memory_windows", "door.lives", "door.tree", "door.faults", "door.cm", "door.verbs"),
     "control": ("server_test", "run_test"),

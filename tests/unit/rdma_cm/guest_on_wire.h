@@ -3,13 +3,15 @@
 
 #include <deque>
 
+#include "cm/message.h"
 #include "fabric/tap.h"
 #include "rdma_cm/ip_service.h"
-#include "rdma_cm/message.h"
 #include "rdma_cm/own_host.h"
 #include "wire/ib_header.h"
 
 namespace softhca::rdma_cm {
+
+using namespace cm;
 
 /// Records the management datagrams on the link.
 class Ear final : public fabric::Tap {

@@ -5,17 +5,17 @@
 #include <cstdint>
 #include <optional>
 
-#include "driver/address.h"
-#include "rdma_cm/mad.h"
+#include "cm/mad.h"
 #include "util/clock.h"
+#include "wire/gid.h"
 
-namespace softhca::rdma_cm {
+namespace softhca::cm {
 
 inline constexpr std::uint8_t kMtu4096 = 5;  ///< ib_mtu
 
 /// The states in order of a connection's life, with the names of IBTA 12.9. An MRA changes no state
 /// here, only the time of the next retransmission.
-enum class ConnectionState : std::uint8_t {
+enum class State : std::uint8_t {
   kIdle,     ///< no request has been sent or received
   kReqSent,  ///< or SIDR_REQ
   kReqRcvd,  ///< or SIDR_REQ; the program has not answered yet
@@ -32,7 +32,7 @@ enum class ConnectionState : std::uint8_t {
 struct LocalAddress {
   unsigned port = 0;           ///< port index
   std::uint8_t gid_index = 0;  ///< in the port's GID table
-  driver::Gid gid;
+  wire::Gid gid;
 };
 
 /// The path attributes of a connection's packets.
@@ -74,11 +74,11 @@ struct QpAttributes {
 
 struct Connection {
   std::uint32_t user = 0;  ///< the number under which the user knows it
-  ConnectionState state = ConnectionState::kIdle;
-  std::uint8_t qp_type = 0;         ///< ib_uverbs_qp_type
-  bool passive = false;             ///< it began with the peer's request
-  LocalAddress local;               ///< source of its messages
-  std::optional<driver::Gid> peer;  ///< destination of its messages
+  State state = State::kIdle;
+  std::uint8_t qp_type = 0;       ///< ib_uverbs_qp_type
+  bool passive = false;           ///< it began with the peer's request
+  LocalAddress local;             ///< source of its messages
+  std::optional<wire::Gid> peer;  ///< destination of its messages
   Path path;
   MessageExchange exchange;
   QpAttributes qp;
@@ -88,4 +88,4 @@ struct Connection {
 /// Whether it is for UD QPs, whose peers are resolved by SIDR.
 bool is_datagram(const Connection& connection);
 
-}  // namespace softhca::rdma_cm
+}  // namespace softhca::cm

@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <span>
 
-#include "rdma_cm/connection.h"
-#include "rdma_cm/message.h"
-#include "rdma_cm/offer.h"
+#include "cm/connection.h"
+#include "cm/message.h"
+#include "cm/offer.h"
 
-namespace softhca::rdma_cm {
+namespace softhca::cm {
 
 Mad make_req(const Connection& connection, const Offer& offer, std::uint64_t node_guid);
 Mad make_mra(const Connection& connection);
@@ -25,4 +25,4 @@ Mad make_sidr_req(const Connection& connection, std::span<const std::byte> priva
 Mad make_sidr_rep(const Connection& connection, std::uint8_t status, std::uint32_t qkey,
                   std::span<const std::byte> private_data);
 
-}  // namespace softhca::rdma_cm
+}  // namespace softhca::cm

@@ -9,9 +9,9 @@
 #include <map>
 #include <unordered_map>
 
-#include "rdma_cm/connection.h"
+#include "cm/connection.h"
 
-namespace softhca::rdma_cm {
+namespace softhca::cm {
 
 /// The key of a peer's request: the peer's own number for it.
 struct PeersNumber {
@@ -53,4 +53,4 @@ class ConnectionTable {
   std::map<PeersNumber, Connection*> requests_;
 };
 
-}  // namespace softhca::rdma_cm
+}  // namespace softhca::cm

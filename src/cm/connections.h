@@ -6,17 +6,17 @@
 #include <functional>
 #include <span>
 
-#include "rdma_cm/connection_table.h"
-#include "rdma_cm/event_sink.h"
-#include "rdma_cm/message_reader.h"
-#include "rdma_cm/network.h"
-#include "rdma_cm/offer.h"
-#include "rdma_cm/services.h"
-#include "rdma_cm/transitions.h"
-#include "rdma_cm/transmitter.h"
-#include "rdma_cm/wakeup.h"
+#include "cm/connection_table.h"
+#include "cm/event_sink.h"
+#include "cm/message_reader.h"
+#include "cm/network.h"
+#include "cm/offer.h"
+#include "cm/services.h"
+#include "cm/transitions.h"
+#include "cm/transmitter.h"
+#include "cm/wakeup.h"
 
-namespace softhca::rdma_cm {
+namespace softhca::cm {
 
 class Connections {
  public:
@@ -58,7 +58,7 @@ class Connections {
   void tick(util::Time now);
   /// Disconnects peers whose process was killed, as `is_gone` finds out. On Linux the peer's kernel
   /// would disconnect them.
-  void look_for_the_gone(const std::function<bool(const driver::Gid&)>& is_gone, util::Time now);
+  void look_for_the_gone(const std::function<bool(const wire::Gid&)>& is_gone, util::Time now);
 
  private:
   void receive_request(const Received& message, bool datagram, util::Time now);
@@ -85,4 +85,4 @@ class Connections {
   util::Time looked_for_gone_{};
 };
 
-}  // namespace softhca::rdma_cm
+}  // namespace softhca::cm

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-#include "rdma_cm/identifier.h"
+#include "cm/connection.h"
 
-namespace softhca::rdma_cm {
+namespace softhca::cm {
 
 /// Inputs of a connection: messages of the peer, calls of the program, and time.
 enum class Input : std::uint8_t {
@@ -39,13 +39,13 @@ enum class Action : std::uint8_t {
 };
 
 struct Transition {
-  ConnectionState from;
+  State from;
   Input input;
-  ConnectionState to;
+  State to;
   Action action;
 };
 
 /// Null: the input has no effect in this state.
-const Transition* find_transition(ConnectionState from, Input input);
+const Transition* find_transition(State from, Input input);
 
-}  // namespace softhca::rdma_cm
+}  // namespace softhca::cm

@@ -7,12 +7,12 @@
 #include <cstdint>
 #include <span>
 
-#include "rdma_cm/mad.h"
+#include "cm/mad.h"
 #include "spec/infiniband/cm.h"
 #include "spec/infiniband/constants.h"
 #include "util/clock.h"
 
-namespace softhca::rdma_cm {
+namespace softhca::cm {
 
 namespace spec = softhca::spec::infiniband;
 using spec::cm_attribute;
@@ -31,7 +31,7 @@ constexpr std::uint16_t number_of(spec::cm_reject_reason reason) {
 }
 
 /// 4.096 us * 2^exponent, which Linux rounds to 2^(exponent - 8) ms.
-constexpr util::Duration cm_time(unsigned exponent) {
+constexpr util::Duration timeout_of(unsigned exponent) {
   constexpr unsigned kMillisecond = 8, kMost = 31;
   const auto shift = std::max(std::min(exponent, kMost), kMillisecond) - kMillisecond;
   return std::chrono::milliseconds(std::uint64_t{1} << shift);
@@ -99,4 +99,4 @@ inline std::uint32_t modifier_of(const Mad& mad) {
       .get(Header::attribute_modifier);
 }
 
-}  // namespace softhca::rdma_cm
+}  // namespace softhca::cm

@@ -1,4 +1,4 @@
-#include "rdma_cm/message_reader.h"
+#include "cm/message_reader.h"
 
 #include <rdma/ib_user_ioctl_verbs.h>
 
@@ -6,7 +6,7 @@
 
 #include "util/bits.h"
 
-namespace softhca::rdma_cm {
+namespace softhca::cm {
 namespace {
 
 /// The message that an MRA answers.
@@ -83,7 +83,7 @@ Offer read_req(const Mad& mad, Connection& connection) {
   connection.qp.rnr_retry_count = static_cast<std::uint8_t>(req.get(Req::rnr_retry));
   connection.exchange.repeats_max = static_cast<std::uint8_t>(req.get(Req::max_cm_retries));
   connection.exchange.response_timeout =
-      cm_time(std::min(req.get(Req::local_response_timeout), kTimeoutMax));
+      timeout_of(std::min(req.get(Req::local_response_timeout), kTimeoutMax));
   const auto mtu = static_cast<std::uint8_t>(req.get(Req::path_mtu));
   if (mtu != 0 && mtu <= kMtu4096) connection.path.mtu = mtu;
   connection.path.flow_label = req.get(Req::primary_flow_label);
@@ -136,4 +136,4 @@ void read_sidr_rep(const Mad& mad, Connection& connection) {
   connection.qp.qkey = rep.get(Rep::qkey);
 }
 
-}  // namespace softhca::rdma_cm
+}  // namespace softhca::cm

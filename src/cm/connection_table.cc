@@ -1,10 +1,10 @@
-#include "rdma_cm/connection_table.h"
+#include "cm/connection_table.h"
 
 #include <sys/random.h>
 
-#include "rdma_cm/message.h"
+#include "cm/message.h"
 
-namespace softhca::rdma_cm {
+namespace softhca::cm {
 
 std::uint32_t random_number() {
   std::uint32_t number = 0;
@@ -19,7 +19,7 @@ void ConnectionTable::add(Connection& connection) {
     exchange.local_comm_id = random_number();
   } while (exchange.local_comm_id == 0 || by_comm_id_.contains(exchange.local_comm_id));
   exchange.repeats_max = kRepeats;
-  exchange.response_timeout = cm_time(kResponseTimeout);
+  exchange.response_timeout = timeout_of(kResponseTimeout);
   connection.qp.local_psn = random_number() & spec::kPsnMask;
   by_comm_id_[exchange.local_comm_id] = &connection;
   all_[connection.user] = &connection;
@@ -51,4 +51,4 @@ void ConnectionTable::forget_request(const Connection& connection) {
   if (at != requests_.end() && at->second == &connection) requests_.erase(at);
 }
 
-}  // namespace softhca::rdma_cm
+}  // namespace softhca::cm

@@ -4,9 +4,9 @@
 #include <array>
 #include <cstddef>
 
-#include "driver/address.h"
+#include "wire/gid.h"
 
-namespace softhca::rdma_cm {
+namespace softhca::cm {
 
 /// A header of 24 bytes and its data (IBTA 13.4.2).
 using Mad = std::array<std::byte, 256>;
@@ -14,7 +14,7 @@ using Mad = std::array<std::byte, 256>;
 /// A received datagram with its source and destination.
 struct Arrival {
   Mad mad{};
-  driver::Gid from, to;
+  wire::Gid from, to;
 };
 
 /// A received datagram, and the port that received it.
@@ -22,4 +22,4 @@ struct Received : Arrival {
   unsigned port;  ///< port index
 };
 
-}  // namespace softhca::rdma_cm
+}  // namespace softhca::cm

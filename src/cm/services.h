@@ -3,11 +3,11 @@
 
 #include <cstdint>
 
-#include "rdma_cm/mad.h"
-#include "rdma_cm/message_reader.h"
+#include "cm/mad.h"
+#include "cm/message_reader.h"
 #include "util/clock.h"
 
-namespace softhca::rdma_cm {
+namespace softhca::cm {
 
 /// The answer to a request.
 enum class Response : std::uint8_t {
@@ -24,4 +24,4 @@ class Services {
   virtual Response take(const Received& message, const RequestView& request, util::Time now) = 0;
 };
 
-}  // namespace softhca::rdma_cm
+}  // namespace softhca::cm

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-namespace softhca::rdma_cm {
+namespace softhca::cm {
 
 /// Vendor-specific options of a connection (rdma_set_local_ece(3)).
 struct VendorOptions {
@@ -24,4 +24,4 @@ struct Offer {
   std::span<const std::byte> private_data = {};
 };
 
-}  // namespace softhca::rdma_cm
+}  // namespace softhca::cm

@@ -3,11 +3,11 @@
 
 #include <random>
 
-#include "rdma_cm/connection.h"
-#include "rdma_cm/network.h"
-#include "rdma_cm/wakeup.h"
+#include "cm/connection.h"
+#include "cm/network.h"
+#include "cm/wakeup.h"
 
-namespace softhca::rdma_cm {
+namespace softhca::cm {
 
 class Transmitter {
  public:
@@ -34,4 +34,4 @@ class Transmitter {
   std::mt19937 spread_;
 };
 
-}  // namespace softhca::rdma_cm
+}  // namespace softhca::cm

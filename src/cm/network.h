@@ -3,20 +3,20 @@
 
 #include <cstdint>
 
-#include "driver/address.h"
-#include "rdma_cm/connection.h"
-#include "rdma_cm/mad.h"
+#include "cm/connection.h"
+#include "cm/mad.h"
+#include "wire/gid.h"
 
-namespace softhca::rdma_cm {
+namespace softhca::cm {
 
 class Network {
  public:
   virtual ~Network() = default;
   /// False: the datagram cannot be sent now.
-  virtual bool send(const Mad& mad, const LocalAddress& from, const driver::Gid& to) = 0;
+  virtual bool send(const Mad& mad, const LocalAddress& from, const wire::Gid& to) = 0;
   /// The source of the answer to a message.
   virtual LocalAddress answers_from(const Received& message) const = 0;
   virtual std::uint64_t node_guid(unsigned port) const = 0;
 };
 
-}  // namespace softhca::rdma_cm
+}  // namespace softhca::cm

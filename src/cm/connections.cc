@@ -1,4 +1,4 @@
-#include "rdma_cm/connections.h"
+#include "cm/connections.h"
 
 #include <rdma/ib_user_ioctl_verbs.h>
 
@@ -7,18 +7,18 @@
 #include <map>
 #include <utility>
 
-#include "rdma_cm/message.h"
-#include "rdma_cm/message_writer.h"
+#include "cm/message.h"
+#include "cm/message_writer.h"
 
-namespace softhca::rdma_cm {
+namespace softhca::cm {
 namespace {
 
-using Kind = ConnectionEvent::Kind;
+using Kind = Event::Kind;
 
 constexpr auto kLookForGone = std::chrono::seconds(1);
 
 /// `mad`: null if the peer's process was killed.
-ConnectionEvent rejection_in(const Mad* mad) {
+Event rejection_in(const Mad* mad) {
   using Rej = spec::cm_rej;
   const auto silent = number_of(spec::cm_reject_reason::CONSUMER);
   if (mad == nullptr) return {.kind = Kind::kRejected, .status = silent};
@@ -36,8 +36,8 @@ bool Connections::apply(Connection& connection, Input input, const Mad* mad, uti
   if (transition == nullptr) return false;
   if (transition->to != connection.state) Transmitter::settle(connection);
   connection.state = transition->to;
-  if (connection.state == ConnectionState::kTimeWait) wait_for_packets(connection, now);
-  if (connection.state == ConnectionState::kOver) table_.forget_request(connection);
+  if (connection.state == State::kTimeWait) wait_for_packets(connection, now);
+  if (connection.state == State::kOver) table_.forget_request(connection);
   act(connection, transition->action, mad, now);
   return true;
 }
@@ -82,19 +82,20 @@ void Connections::wait_longer(Connection& connection, const Mad& mad, util::Time
   constexpr std::uint32_t kLongest = 25;  // two minutes, after which the message is sent again
   if (std::exchange(connection.exchange.repeated.was_told_to_wait, true)) return;
   const auto timeout = body_of<Mra>(mad).get(Mra::service_timeout);
-  const auto interval = cm_time(std::min(timeout, kLongest)) + cm_time(connection.path.ack_timeout);
+  const auto interval =
+      timeout_of(std::min(timeout, kLongest)) + timeout_of(connection.path.ack_timeout);
   transmitter_.postpone(connection, interval, now);
 }
 
 /// Enters TimeWait, as its packets may still be in flight (IBTA 12.9.8.4).
 void Connections::wait_for_packets(Connection& connection, util::Time now) {
-  connection.waits_until = now + cm_time(connection.path.ack_timeout);
+  connection.waits_until = now + timeout_of(connection.path.ack_timeout);
   wakeup_.at(connection.waits_until);
 }
 
 void Connections::send_request(Connection& connection, std::uint64_t service, const Offer& offer,
                                util::Time now) {
-  connection.state = ConnectionState::kReqSent;
+  connection.state = State::kReqSent;
   connection.exchange.transaction = connection.exchange.local_comm_id;
   connection.exchange.service = service;
   const auto request = is_datagram(connection)
@@ -106,7 +107,7 @@ void Connections::send_request(Connection& connection, std::uint64_t service, co
 void Connections::send_rep(Connection& connection, const Offer& offer, util::Time now) {
   connection.qp.responder_resources = offer.responder_resources;
   connection.qp.initiator_depth = offer.initiator_depth;
-  connection.state = ConnectionState::kRepSent;
+  connection.state = State::kRepSent;
   const auto node_guid = network_.node_guid(connection.local.port);
   transmitter_.repeat(connection, make_rep(connection, offer, node_guid), now);
 }
@@ -131,29 +132,29 @@ void Connections::reject(Connection& connection, std::uint16_t reason,
 }
 
 void Connections::end(Connection& connection) {
-  connection.state = ConnectionState::kOver;
+  connection.state = State::kOver;
   table_.forget_request(connection);
 }
 
 void Connections::say_goodbye(Connection& connection, util::Time now) {
   const bool datagram = is_datagram(connection);
   switch (connection.state) {
-    case ConnectionState::kReqSent:
+    case State::kReqSent:
       if (!datagram) send_rej(connection, number_of(spec::cm_reject_reason::TIMEOUT), {});
       return;
-    case ConnectionState::kReqRcvd:
+    case State::kReqRcvd:
       if (datagram) return send_sidr_rep(connection, kSidrRejected, 0, {});
       [[fallthrough]];
-    case ConnectionState::kRepSent:
-    case ConnectionState::kRepRcvd:
+    case State::kRepSent:
+    case State::kRepRcvd:
       return send_rej(connection, number_of(spec::cm_reject_reason::CONSUMER), {});
-    case ConnectionState::kEstablished:
+    case State::kEstablished:
       // The QP of an XRC target may outlive its identifier (cm_destroy_id of Linux).
       if (!datagram && connection.qp_type != IB_UVERBS_QPT_XRC_TGT) {
         transmitter_.repeat(connection, make_dreq(connection), now);
       }
       return;
-    case ConnectionState::kDreqRcvd:
+    case State::kDreqRcvd:
       return (void)transmitter_.send(make_drep(connection), connection);
     default:
       return;
@@ -176,7 +177,7 @@ void Connections::tick(util::Time now) {
   }
 }
 
-void Connections::look_for_the_gone(const std::function<bool(const driver::Gid&)>& is_gone,
+void Connections::look_for_the_gone(const std::function<bool(const wire::Gid&)>& is_gone,
                                     util::Time now) {
   if (!is_gone || now - looked_for_gone_ < kLookForGone) return;
   looked_for_gone_ = now;
@@ -184,9 +185,9 @@ void Connections::look_for_the_gone(const std::function<bool(const driver::Gid&)
   for (const auto& [number, at] : table_.all()) {
     auto& connection = *at;
     const auto state = connection.state;
-    if (!connection.peer || state < ConnectionState::kReqSent) continue;
-    if (state >= ConnectionState::kDreqRcvd) continue;
-    if (is_datagram(connection) && state != ConnectionState::kReqSent) continue;
+    if (!connection.peer || state < State::kReqSent) continue;
+    if (state >= State::kDreqRcvd) continue;
+    if (is_datagram(connection) && state != State::kReqSent) continue;
     const auto [peer, is_new] = peers.try_emplace(connection.peer->bytes);
     if (is_new) peer->second = is_gone(*connection.peer);
     if (peer->second) handle_death(connection, now);
@@ -196,18 +197,18 @@ void Connections::look_for_the_gone(const std::function<bool(const driver::Gid&)
 /// Acts as if the peer's kernel had destroyed its identifiers.
 void Connections::handle_death(Connection& connection, util::Time now) {
   switch (connection.state) {
-    case ConnectionState::kEstablished:
+    case State::kEstablished:
       // The kernel of an XRC target would not disconnect.
       if (connection.qp_type == IB_UVERBS_QPT_XRC_INI) return;
       return (void)apply(connection, Input::kDreq, now);
-    case ConnectionState::kDreqSent:
+    case State::kDreqSent:
       return (void)apply(connection, Input::kDrep, now);
     default:
       if (!is_datagram(connection)) return (void)apply(connection, Input::kRej, now);
       Transmitter::settle(connection);
-      connection.state = ConnectionState::kOver;
+      connection.state = State::kOver;
       events_.handle(connection, {.kind = Kind::kServiceRefused, .status = kSidrNoService});
   }
 }
 
-}  // namespace softhca::rdma_cm
+}  // namespace softhca::cm

@@ -1,4 +1,4 @@
-#include "rdma_cm/message_writer.h"
+#include "cm/message_writer.h"
 
 #include <rdma/ib_user_ioctl_verbs.h>
 
@@ -6,7 +6,7 @@
 
 #include "util/bits.h"
 
-namespace softhca::rdma_cm {
+namespace softhca::cm {
 namespace {
 
 /// CMA_CM_MRA_SETTING of Linux, 68 s.
@@ -35,9 +35,9 @@ void set_transport(util::MutableView<spec::cm_req> req, const Connection& connec
 }
 
 /// The code for the message that a REJ answers (IBTA 12.6.7.3): REQ, REP or another.
-std::uint32_t rejected_in(ConnectionState state) {
-  if (state == ConnectionState::kReqRcvd) return 0;
-  return state == ConnectionState::kRepRcvd ? 1 : 2;
+std::uint32_t rejected_in(State state) {
+  if (state == State::kReqRcvd) return 0;
+  return state == State::kRepRcvd ? 1 : 2;
 }
 
 }  // namespace
@@ -190,4 +190,4 @@ Mad make_sidr_rep(const Connection& connection, std::uint8_t status, std::uint32
   return message.mad();
 }
 
-}  // namespace softhca::rdma_cm
+}  // namespace softhca::cm

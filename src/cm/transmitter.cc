@@ -1,8 +1,8 @@
-#include "rdma_cm/transmitter.h"
+#include "cm/transmitter.h"
 
-#include "rdma_cm/connection_table.h"
+#include "cm/connection_table.h"
 
-namespace softhca::rdma_cm {
+namespace softhca::cm {
 namespace {
 
 /// Delay of a message that cannot be sent because the route to its receiver is not resolved yet.
@@ -46,4 +46,4 @@ void Transmitter::postpone(Connection& connection, util::Duration interval, util
   wakeup_.at(connection.exchange.repeated.next);
 }
 
-}  // namespace softhca::rdma_cm
+}  // namespace softhca::cm

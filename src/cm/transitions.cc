@@ -1,12 +1,12 @@
-#include "rdma_cm/transitions.h"
+#include "cm/transitions.h"
 
 #include <algorithm>
 #include <iterator>
 
-namespace softhca::rdma_cm {
+namespace softhca::cm {
 namespace {
 
-using enum ConnectionState;
+using enum State;
 using enum Action;
 
 constexpr Transition kTransitions[] = {
@@ -43,10 +43,10 @@ constexpr Transition kTransitions[] = {
 
 }  // namespace
 
-const Transition* find_transition(ConnectionState from, Input input) {
+const Transition* find_transition(State from, Input input) {
   const auto* const at = std::ranges::find_if(
       kTransitions, [&](const Transition& one) { return one.from == from && one.input == input; });
   return at == std::end(kTransitions) ? nullptr : at;
 }
 
-}  // namespace softhca::rdma_cm
+}  // namespace softhca::cm

@@ -3,12 +3,12 @@
 
 #include <cstdint>
 
-#include "rdma_cm/connection.h"
-#include "rdma_cm/offer.h"
+#include "cm/connection.h"
+#include "cm/offer.h"
 
-namespace softhca::rdma_cm {
+namespace softhca::cm {
 
-struct ConnectionEvent {
+struct Event {
   enum class Kind : std::uint8_t {
     kReply,            ///< the peer has accepted; the program has to confirm
     kEstablished,      ///< by the peer's confirmation
@@ -30,7 +30,7 @@ struct ConnectionEvent {
 class EventSink {
  public:
   virtual ~EventSink() = default;
-  virtual void handle(const Connection& connection, const ConnectionEvent& event) = 0;
+  virtual void handle(const Connection& connection, const Event& event) = 0;
 };
 
-}  // namespace softhca::rdma_cm
+}  // namespace softhca::cm

@@ -6,12 +6,12 @@
 #include <optional>
 #include <span>
 
-#include "rdma_cm/connection.h"
-#include "rdma_cm/message.h"
-#include "rdma_cm/offer.h"
-#include "rdma_cm/transitions.h"
+#include "cm/connection.h"
+#include "cm/message.h"
+#include "cm/offer.h"
+#include "cm/transitions.h"
 
-namespace softhca::rdma_cm {
+namespace softhca::cm {
 
 /// Nothing: the datagram is not a communication manager's.
 std::optional<cm_attribute> attribute_in(const Mad& mad);
@@ -44,4 +44,4 @@ Offer read_rep(const Mad& mad, Connection& connection);
 /// @pre the SIDR_REP names a QP
 void read_sidr_rep(const Mad& mad, Connection& connection);
 
-}  // namespace softhca::rdma_cm
+}  // namespace softhca::cm

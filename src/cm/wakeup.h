@@ -5,7 +5,7 @@
 
 #include "util/clock.h"
 
-namespace softhca::rdma_cm {
+namespace softhca::cm {
 
 class Wakeup {
  public:
@@ -18,4 +18,4 @@ class Wakeup {
   util::Time next_ = util::kNever;
 };
 
-}  // namespace softhca::rdma_cm
+}  // namespace softhca::cm

@@ -1,9 +1,9 @@
-#include "rdma_cm/connection.h"
+#include "cm/connection.h"
 
 #include <rdma/ib_user_ioctl_verbs.h>
 
-namespace softhca::rdma_cm {
+namespace softhca::cm {
 
 bool is_datagram(const Connection& connection) { return connection.qp_type == IB_UVERBS_QPT_UD; }
 
-}  // namespace softhca::rdma_cm
+}  // namespace softhca::cm

@@ -1,12 +1,12 @@
 // Messages of the peers.
-#include "rdma_cm/connections.h"
-#include "rdma_cm/message.h"
-#include "rdma_cm/message_writer.h"
+#include "cm/connections.h"
+#include "cm/message.h"
+#include "cm/message_writer.h"
 
-namespace softhca::rdma_cm {
+namespace softhca::cm {
 namespace {
 
-using EventKind = ConnectionEvent::Kind;
+using EventKind = Event::Kind;
 
 /// The meaning of a SIDR_REP (cma_sidr_rep_handler). The connection has a Q_Key if the program has
 /// a QP; a SIDR_REP with another one is an error.
@@ -49,7 +49,7 @@ void Connections::receive_request(const Received& message, bool datagram, util::
 void Connections::receive_again(Connection& connection, const Mad& mad, util::Time now) {
   if (!is_datagram(connection)) {
     (void)apply(connection, Input::kReq, &mad, now);
-  } else if (connection.state == ConnectionState::kEstablished) {
+  } else if (connection.state == State::kEstablished) {
     (void)transmitter_.send(connection.exchange.repeated.mad, connection);  // the SIDR_REP was lost
   }
 }
@@ -62,7 +62,7 @@ void Connections::refuse(const Received& message, const RequestView& request, Re
   refused.exchange.transaction = transaction_of(message.mad);
   refused.exchange.remote_comm_id = request.number();
   refused.exchange.service = request.service();
-  refused.state = ConnectionState::kReqRcvd;
+  refused.state = State::kReqRcvd;
   if (request.is_datagram()) {
     send_sidr_rep(refused, no_service ? kSidrNoService : kSidrRejected, 0, {});
   } else {
@@ -75,7 +75,7 @@ Offer Connections::begin(Connection& connection, const Received& message,
                          const RequestView& request) {
   connection.passive = true;
   connection.qp_type = request.qp_type();
-  connection.state = ConnectionState::kReqRcvd;
+  connection.state = State::kReqRcvd;
   connection.peer = message.from;
   connection.exchange.service = request.service();
   connection.exchange.transaction = transaction_of(message.mad);
@@ -124,16 +124,16 @@ void Connections::receive_sidr_rep(const Received& message) {
   auto* const found = table_.find(rep.get(Rep::request_id));
   if (found == nullptr) return;
   auto& connection = *found;
-  if (connection.state != ConnectionState::kReqSent) return;
+  if (connection.state != State::kReqSent) return;
   if (!is_datagram(connection) || connection.peer != message.from) return;
   Transmitter::settle(connection);
   const auto kind = meaning_of(rep, connection);
   const bool resolved = kind == EventKind::kServiceResolved;
-  connection.state = resolved ? ConnectionState::kEstablished : ConnectionState::kOver;
+  connection.state = resolved ? State::kEstablished : State::kOver;
   if (resolved) read_sidr_rep(message.mad, connection);
   events_.handle(connection, {.kind = kind,
                               .status = rep.get(Rep::status),
                               .offer = {.private_data = rep.get(Rep::private_data)}});
 }
 
-}  // namespace softhca::rdma_cm
+}  // namespace softhca::cm
