@@ -1,0 +1,196 @@
+// Two communication managers that exchange their messages in memory, on virtual time.
+#include "cm/connections.h"
+
+#include <gtest/gtest.h>
+#include <rdma/ib_user_ioctl_verbs.h>
+
+#include <array>
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "cm/message.h"
+
+namespace softhca::cm {
+namespace {
+
+using Kind = Event::Kind;
+
+constexpr std::uint64_t kService = 0x106'1234;
+const wire::Gid kClient = wire::Gid::from_ipv4(198, 18, 0, 1);
+const wire::Gid kServer = wire::Gid::from_ipv4(198, 18, 0, 2);
+
+/// A host with one port, which serves kService and records the events of its connections.
+class Host final : public Network, public EventSink, public Services {
+ public:
+  Host(const wire::Gid& own, std::deque<Received>& wire) : own_(own), wire_(wire) {}
+
+  bool send(const Mad& mad, const LocalAddress& from, const wire::Gid& to) override {
+    ++sent;
+    wire_.push_back({{.mad = mad, .from = from.gid, .to = to}, 0});
+    return true;
+  }
+  LocalAddress answers_from(const Received&) const override { return address(); }
+  std::uint64_t node_guid(unsigned) const override { return 1; }
+  void handle(const Connection&, const Event& event) override {
+    events.push_back(event.kind);
+    status = event.status;
+  }
+  Response take(const Received& message, const RequestView& request, util::Time) override {
+    if (request.service() != kService) return Response::kNoService;
+    auto& connection = make(0);
+    offer = manager.begin(connection, message, request);
+    data.assign(reinterpret_cast<const char*>(offer.private_data.data()), 3);
+    return Response::kNone;
+  }
+  /// A new connection. begin() sets the QP type of those that peers request.
+  Connection& make(std::uint8_t qp_type) {
+    auto& connection = *connections.emplace_back(std::make_unique<Connection>());
+    connection.user = static_cast<std::uint32_t>(connections.size());
+    connection.qp_type = qp_type;
+    connection.local = address();
+    connection.path.ack_timeout = kPacketLifetime + 1;
+    table.add(connection);
+    return connection;
+  }
+  LocalAddress address() const { return {.port = 0, .gid_index = 0, .gid = own_}; }
+
+  unsigned sent = 0;
+  std::vector<Kind> events;
+  std::uint32_t status = 0;  ///< of the last event
+  Offer offer;               ///< of the last request
+  std::string data;          ///< the begin of its private data
+  std::vector<std::unique_ptr<Connection>> connections;
+  ConnectionTable table;
+  Wakeup wakeup;
+  Connections manager{*this, table, *this, *this, wakeup};
+
+ private:
+  wire::Gid own_;
+  std::deque<Received>& wire_;
+};
+
+class Communication : public testing::Test {
+ protected:
+  /// A request that the client has sent.
+  Connection& request(std::uint8_t qp_type, std::uint64_t service = kService) {
+    auto& connection = client_.make(qp_type);
+    connection.peer = kServer;
+    connection.qp.local_qpn = 0x100;
+    client_.manager.send_request(connection, service,
+                                 {.responder_resources = 3,
+                                  .initiator_depth = 5,
+                                  .private_data = std::as_bytes(std::span("who", 3))},
+                                 now_);
+    return connection;
+  }
+  void deliver() {
+    while (!wire_.empty()) {
+      const auto message = wire_.front();
+      wire_.pop_front();
+      (message.to == kServer ? server_ : client_).manager.receive(message, now_);
+    }
+  }
+  /// Lets the time pass until a host is due.
+  void wait_for(Host& host) {
+    now_ = host.wakeup.next();
+    host.wakeup.clear();
+    host.manager.tick(now_);
+  }
+
+  std::deque<Received> wire_;
+  Host client_{kClient, wire_}, server_{kServer, wire_};
+  util::Time now_{std::chrono::hours(1)};
+};
+
+TEST_F(Communication, IsEstablishedAndReleased) {
+  auto& active = request(IB_UVERBS_QPT_RC);
+  deliver();
+  ASSERT_EQ(server_.connections.size(), 1u);
+  auto& passive = *server_.connections.front();
+  EXPECT_EQ(passive.qp.remote_qpn, 0x100u);
+  EXPECT_EQ(server_.offer.initiator_depth, 3) << "as seen by the server";
+  EXPECT_EQ(server_.offer.responder_resources, 5);
+  EXPECT_EQ(server_.data, "who");
+  passive.qp.local_qpn = 0x200;
+  server_.manager.send_rep(passive, {.responder_resources = 5, .initiator_depth = 3}, now_);
+  deliver();
+  EXPECT_EQ(client_.events, std::vector{Kind::kReply});
+  EXPECT_EQ(active.qp.remote_qpn, 0x200u);
+  EXPECT_EQ(active.qp.remote_psn, passive.qp.local_psn);
+  EXPECT_TRUE(client_.manager.apply(active, Input::kAccept, now_));
+  deliver();
+  EXPECT_EQ(server_.events, std::vector{Kind::kEstablished});
+
+  EXPECT_TRUE(client_.manager.apply(active, Input::kDisconnect, now_));
+  EXPECT_FALSE(client_.manager.apply(active, Input::kDisconnect, now_)) << "once";
+  deliver();
+  EXPECT_EQ(server_.events.back(), Kind::kDisconnected);
+  EXPECT_TRUE(server_.manager.apply(passive, Input::kDisconnect, now_));
+  deliver();
+  EXPECT_EQ(client_.events.back(), Kind::kDisconnected);
+  EXPECT_EQ(active.state, State::kTimeWait);
+  wait_for(client_);
+  EXPECT_EQ(client_.events.back(), Kind::kTimeWaitOver);
+  EXPECT_EQ(active.state, State::kOver);
+}
+
+TEST_F(Communication, IsRejectedIfThereIsNoSuchService) {
+  (void)request(IB_UVERBS_QPT_RC, kService + 1);
+  deliver();
+  EXPECT_EQ(client_.events, std::vector{Kind::kRejected});
+  EXPECT_EQ(client_.status, number_of(spec::cm_reject_reason::INVALID_SERVICE_ID));
+  (void)request(IB_UVERBS_QPT_UD, kService + 1);
+  deliver();
+  EXPECT_EQ(client_.events.back(), Kind::kServiceRefused);
+  EXPECT_EQ(client_.status, kSidrNoService);
+}
+
+// IBTA 12.7.27: Max CM Retries.
+TEST_F(Communication, IsGivenUpAfterAllRetransmissions) {
+  auto& active = request(IB_UVERBS_QPT_RC);
+  while (client_.events.empty() && client_.sent < 100) {
+    wire_.clear();
+    wait_for(client_);
+  }
+  EXPECT_EQ(client_.events, std::vector{Kind::kUnreachable});
+  EXPECT_EQ(client_.sent, 1u + kRepeats);
+  EXPECT_EQ(active.state, State::kOver);
+  EXPECT_EQ(client_.wakeup.next(), util::kNever);
+}
+
+TEST_F(Communication, BeginsOnceHoweverOftenTheRequestArrives) {
+  (void)request(IB_UVERBS_QPT_RC);
+  const auto message = wire_.front();
+  deliver();
+  server_.manager.receive(message, now_);
+  EXPECT_EQ(server_.connections.size(), 1u);
+  EXPECT_EQ(server_.sent, 1u) << "an MRA";
+  server_.table.remove(*server_.connections.front());
+  server_.manager.receive(message, now_);
+  EXPECT_EQ(server_.connections.size(), 2u) << "the first one is no longer known";
+}
+
+// IBTA 12.11.
+TEST_F(Communication, OfDatagramsNamesTheQpAndItsQkey) {
+  auto& active = request(IB_UVERBS_QPT_UD);
+  deliver();
+  ASSERT_EQ(server_.connections.size(), 1u);
+  auto& passive = *server_.connections.front();
+  EXPECT_TRUE(is_datagram(passive));
+  EXPECT_EQ(server_.data, "who");
+  passive.qp.local_qpn = 0x200;
+  passive.state = State::kEstablished;
+  server_.manager.send_sidr_rep(passive, 0, 0x1234, {});
+  wire_.clear();
+  wait_for(client_);
+  deliver();
+  EXPECT_EQ(client_.events, std::vector{Kind::kServiceResolved}) << "the first answer was lost";
+  EXPECT_EQ(active.qp.remote_qpn, 0x200u);
+  EXPECT_EQ(active.qp.qkey, 0x1234u);
+}
+
+}  // namespace
+}  // namespace softhca::cm
