@@ -143,8 +143,10 @@ function(softhca_library folder)
   target_link_libraries(${name} ${scope} ${ARG_LINK})
 endfunction()
 
-# softhca_layouts(<document>): headers from src/spec/<document>/*.layout, and any .cc beside them.
+# softhca_layouts(<document> [ROLES]): headers from src/spec/<document>/*.layout, and any .cc beside them. ROLES: the tables of
+# what each opcode does, command_roles.inc.
 function(softhca_layouts document)
+  cmake_parse_arguments(ARG "ROLES" "" "" ${ARGN})
   file(GLOB layouts CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/spec/${document}/*.layout)
   set(headers)
   foreach(layout ${layouts})
@@ -157,6 +159,15 @@ function(softhca_layouts document)
       VERBATIM)
     list(APPEND headers ${header})
   endforeach()
+  if(ARG_ROLES)
+    set(tables ${CMAKE_BINARY_DIR}/generated/spec/${document}/command_roles.inc)
+    add_custom_command(
+      OUTPUT ${tables}
+      COMMAND Python3::Interpreter ${CMAKE_SOURCE_DIR}/tools/command_roles.py ${CMAKE_SOURCE_DIR}/src/spec/${document} ${tables}
+      DEPENDS ${layouts} ${CMAKE_SOURCE_DIR}/tools/command_roles.py ${CMAKE_SOURCE_DIR}/tools/layout_compiler.py
+      VERBATIM)
+    list(APPEND headers ${tables})
+  endif()
   add_custom_target(spec_${document}_headers DEPENDS ${headers})
   softhca_library(spec/${document} DEPENDS util)
   get_target_property(type spec_${document} TYPE)

@@ -13,6 +13,19 @@ A layout file is the one place where a document's formats are declared. Lines:
       tail  pas  0x110 8           array to the end of the message: name, offset, element size
     enum command_opcode 16 "..."   an enumeration of the given bits; its values follow
       CREATE_MKEY 0x200 "note"
+      SQ 0x9 as QP "note"          its objects and those of kind QP have one number space
+
+Before its note, a field can name an object, and an opcode can say what it does to one (tools/command_roles.py):
+
+    pd 0x018 23:0 ref PD           commands that make the structure's object refer to this PD
+    pd 0x018 23:0 change PD        commands that change the structure's object do
+      ... or 0                     0 is no reference
+      ... if FIELD                 none if this field of the same structure is 0; `unless FIELD`: if it is not 0
+    CREATE_CQ 0x400 makes CQ in cqn    also changes, reads, ends; the number is in this field
+      ... of FLOW_TABLE in table_id    the object is a part of this one
+      ... with type,table_id           fields that a command that ends the object has in common with the one that made it
+      ... not uid, ... not devx        the device, or the kernel, takes it from no user context
+    NOP 0x80d open                 it is about the function, which has no owner
 
 Names are the document's own, in lower case. '#' starts a comment. The order of structures is free.
 """
@@ -30,6 +43,7 @@ class LayoutError(Exception):
 KEYWORDS = {"auto", "class", "default", "delete", "enum", "export", "inline", "namespace", "new", "operator", "private",
             "protected", "public", "register", "signed", "static", "struct", "switch", "this", "typename", "union",
             "unsigned", "using", "virtual"}
+VERBS = ("makes", "changes", "reads", "ends", "open")
 
 
 def parse(path):
@@ -53,10 +67,12 @@ def parse(path):
                 current = {"name": words[1], "size": int(words[2], 0), "section": (words[3:] + [""])[0], "members": []}
                 structs.append(current)
             elif head == "enum":
-                current = {"name": words[1], "bits": int(words[2], 0), "section": (words[3:] + [""])[0], "values": []}
+                current = {"name": words[1], "bits": int(words[2], 0), "section": (words[3:] + [""])[0], "values": [],
+                           "roles": {}, "spaces": {}}
                 enums.append(current)
             elif "values" in current:
-                current["values"].append((words[0], int(words[1], 0), (words[2:] + [""])[0]))
+                rest = parse_role(words[0], words[2:], current)
+                current["values"].append((words[0], int(words[1], 0), note_of(rest)))
             else:
                 current["members"].append(parse_member(words, current))
         except (LayoutError, ValueError, IndexError, KeyError, TypeError) as error:
@@ -66,10 +82,59 @@ def parse(path):
     return namespace, order, includes, structs, enums
 
 
+def note_of(words):
+    if len(words) > 1:
+        raise LayoutError(f"unknown words after {words[0]}")
+    return words[0] if words else ""
+
+
+def parse_object(words):
+    """KIND [in FIELD]; the words after it."""
+    kind, rest = words[0], words[1:]
+    return (kind, rest[1], rest[2:]) if rest[:1] == ["in"] else (kind, None, rest)
+
+
+def parse_role(name, words, enum):
+    """Notes what the words say about a value. Returns the words after that."""
+    if words[:1] == ["as"]:
+        enum["spaces"][name] = words[1]
+        return words[2:]
+    if not words or words[0] not in VERBS:
+        return words
+    role = {"verb": words[0], "kind": None, "field": None, "whole": None, "with": [], "not": set()}
+    words = words[1:]
+    if role["verb"] != "open":
+        role["kind"], role["field"], words = parse_object(words)
+    if words[:1] == ["of"]:
+        *role["whole"], words = parse_object(words[1:])
+    if words[:1] == ["with"]:
+        role["with"], words = words[1].split(","), words[2:]
+    while words[:1] == ["not"]:
+        if words[1] not in ("uid", "devx"):
+            raise LayoutError(f"not {words[1]}")
+        role["not"].add(words[1])
+        words = words[2:]
+    enum["roles"][name] = role
+    return words
+
+
+def parse_references(words):
+    """The references at the start of `words`, and the words after them."""
+    references = []
+    while words[:1] in (["ref"], ["change"]):
+        reference = {"verb": words[0], "kind": words[1], "or_zero": words[2:4] == ["or", "0"], "when": None, "condition": None}
+        words = words[4:] if reference["or_zero"] else words[2:]
+        if words[:1] in (["if"], ["unless"]):
+            reference["when"], reference["condition"], *words = words
+        references.append(reference)
+    return references, words
+
+
 def parse_member(words, struct):
     kind = words[0] if words[0] in ("sub", "bytes", "tail") else "field"
     if kind == "field":
-        name, offset, bits, note = words[0], int(words[1], 0), words[2], (words[3:] + [""])[0]
+        name, offset, bits = words[0], int(words[1], 0), words[2]
+        references, rest = parse_references(words[3:])
         match = re.fullmatch(r"(\d+)(?::(\d+))?", bits)
         if not match:
             raise LayoutError(f"bad bits {bits}")
@@ -77,7 +142,7 @@ def parse_member(words, struct):
         lo = int(match[2]) if match[2] is not None else hi
         if lo > hi or hi > 63 or offset + (8 if hi > 31 else 4) > struct["size"]:
             raise LayoutError("field lies outside its structure")
-        member = dict(kind=kind, name=name, offset=offset, hi=hi, lo=lo, note=note)
+        member = dict(kind=kind, name=name, offset=offset, hi=hi, lo=lo, note=note_of(rest), references=references)
     else:
         name, offset = words[1], int(words[2], 0)
         member = dict(kind=kind, name=name, offset=offset, arg=words[3], note=(words[4:] + [""])[0])
@@ -136,6 +201,11 @@ def emit(path, namespace, order, includes, structs, enums):
         for name, _, _ in e["values"]:
             out.append(f"    case {e['name']}::{identifier(name)}: return {quote(name)};")
         out += ["  }", '  return "";', "}", ""]
+        if e["spaces"]:
+            out += ["/// The value with whose number space the value's objects are numbered.",
+                    f"constexpr {e['name']} number_space({e['name']} value) {{", "  switch (value) {"]
+            out += [f"    case {e['name']}::{name}: return {e['name']}::{space};" for name, space in e["spaces"].items()]
+            out += ["    default: return value;", "  }", "}", ""]
     for s in in_order(structs):
         me = s["name"]
         if s["section"]:
@@ -169,6 +239,13 @@ def emit(path, namespace, order, includes, structs, enums):
     return "\n".join(out)
 
 
+def write(path, text):
+    """A file that stays the same is not written, so that nothing is built for it."""
+    if not path.exists() or path.read_text() != text:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("layout", type=pathlib.Path)
@@ -178,8 +255,7 @@ def main():
         text = emit(args.layout, *parse(args.layout))
     except LayoutError as error:
         sys.exit(str(error))
-    args.header.parent.mkdir(parents=True, exist_ok=True)
-    args.header.write_text(text)
+    write(args.header, text)
 
 
 if __name__ == "__main__":
