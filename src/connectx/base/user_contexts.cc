@@ -5,6 +5,12 @@
 
 namespace softhca::connectx {
 
+namespace {
+
+std::size_t space_of(Owned kind) { return static_cast<std::size_t>(number_space(kind)); }
+
+}  // namespace
+
 UserContexts::UserContexts(const Limits& limits)
     : uids_(1, Limits::count(limits.log_max_uctx)), contexts_(uids_.end()) {}
 
@@ -24,7 +30,7 @@ void UserContexts::destroy(Uid uid) {
 }
 
 Uid UserContexts::owner(Owned kind, std::uint32_t number) const {
-  const auto& chunks = owners_[static_cast<std::size_t>(kind)];
+  const auto& chunks = owners_[space_of(kind)];
   const auto chunk = number / kChunk;
   if (chunk >= chunks.size() || chunks[chunk] == nullptr) return kKernel;
   return (*chunks[chunk])[number % kChunk];
@@ -32,7 +38,7 @@ Uid UserContexts::owner(Owned kind, std::uint32_t number) const {
 
 void UserContexts::set_owner(Owned kind, std::uint32_t number, Uid uid) {
   assert(owner(kind, number) == kKernel);
-  auto& chunks = owners_[static_cast<std::size_t>(kind)];
+  auto& chunks = owners_[space_of(kind)];
   const auto chunk = number / kChunk;
   if (chunk >= chunks.size()) chunks.resize(chunk + 1);
   if (chunks[chunk] == nullptr) chunks[chunk] = std::make_unique<Chunk>();
@@ -42,7 +48,7 @@ void UserContexts::set_owner(Owned kind, std::uint32_t number, Uid uid) {
 
 std::vector<std::uint32_t> UserContexts::owned(Owned kind, Uid uid) const {
   std::vector<std::uint32_t> numbers;
-  const auto& chunks = owners_[static_cast<std::size_t>(kind)];
+  const auto& chunks = owners_[space_of(kind)];
   for (std::size_t chunk = 0; chunk != chunks.size(); ++chunk) {
     if (chunks[chunk] == nullptr) continue;
     for (std::size_t i = 0; i != kChunk; ++i) {
@@ -57,7 +63,7 @@ std::vector<std::uint32_t> UserContexts::owned(Owned kind, Uid uid) const {
 void UserContexts::forget(Owned kind, std::uint32_t number) {
   const auto uid = owner(kind, number);
   if (uid == kKernel) return;
-  auto& chunk = *owners_[static_cast<std::size_t>(kind)][number / kChunk];
+  auto& chunk = *owners_[space_of(kind)][number / kChunk];
   chunk[number % kChunk] = kKernel;
   if (contains(uid)) --contexts_[uid.value()].objects;
 }

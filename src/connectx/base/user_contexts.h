@@ -12,32 +12,13 @@
 
 #include "connectx/base/limits.h"
 #include "connectx/base/numbers.h"
+#include "spec/connectx/objects.h"
 #include "util/id_allocator.h"
 
 namespace softhca::connectx {
 
-/// Kinds of objects that a context can own, one for each number space. QPs, SQs and RQs have one
-/// space, and SRQs and RMPs another.
-enum class Owned : std::uint8_t {
-  kPd,
-  kUar,
-  kTransportDomain,
-  kXrcd,
-  kQCounter,
-  kEq,
-  kCq,
-  kMKey,
-  kQueue,
-  kSrq,
-  kTir,
-  kTis,
-  kRqt,
-  kFlowTable,
-  kFlowCounter,
-  kUmem,
-  kPsv,
-};
-inline constexpr std::size_t kOwnedKinds = static_cast<std::size_t>(Owned::kPsv) + 1;
+/// Kinds of objects. Kinds of one number space have their owners in common.
+using Owned = spec::connectx::object_kind;
 
 class UserContexts {
  public:
@@ -84,7 +65,9 @@ class UserContexts {
   util::IdAllocator uids_;
   std::vector<Context> contexts_;  ///< by uid
   std::size_t count_ = 0;
-  std::array<std::vector<std::unique_ptr<Chunk>>, kOwnedKinds> owners_;  ///< by number
+  static constexpr std::size_t kKinds = static_cast<std::size_t>(Owned::LATER_OBJECT) + 1;
+  /// By number space and number.
+  std::array<std::vector<std::unique_ptr<Chunk>>, kKinds> owners_;
 };
 
 }  // namespace softhca::connectx

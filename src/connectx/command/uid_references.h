@@ -14,7 +14,9 @@ namespace softhca::connectx {
 using Referred = std::function<bool(Owned kind, std::uint32_t number)>;
 
 /// Calls `may_use` for each object that the input of `command` refers to. False if the sender must
-/// not use one of them. Numbers that have no meaning in this command are skipped.
+/// not use one of them. Numbers that have no meaning in this command are skipped. The layouts
+/// declare the fields (spec/connectx/command_role.h), except for those that depend on more than one
+/// other field, and lists.
 bool each_reference(const Command& command, const Referred& may_use);
 
 /// True if only the kernel may send the command. Such a command would give a process access to all

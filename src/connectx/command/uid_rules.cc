@@ -1,21 +1,11 @@
 #include "connectx/command/uid_rules.h"
 
-#include <algorithm>
-#include <array>
-
 #include "connectx/base/resources.h"
 #include "connectx/base/user_contexts.h"
 #include "connectx/command/uid_references.h"
 #include "connectx/driver_state.h"
-#include "spec/connectx/cq.h"
-#include "spec/connectx/dct.h"
-#include "spec/connectx/eq.h"
-#include "spec/connectx/flow_table.h"
-#include "spec/connectx/mkey.h"
-#include "spec/connectx/qp.h"
-#include "spec/connectx/raw_queues.h"
+#include "spec/connectx/command_role.h"
 #include "spec/connectx/resources.h"
-#include "spec/connectx/srq.h"
 
 namespace softhca::connectx {
 
@@ -26,49 +16,14 @@ using Op = command_opcode;
 
 constexpr std::string_view kUidSection = "mlx5 driver interface: DevX";
 
-enum class Role : std::uint8_t { kMakes, kEnds, kChanges, kReads, kOpen };
-
-struct UidRule {
-  Op opcode;
-  Role role;
-  Owned kind;
-  std::uint32_t (*number)(const Command& command);  ///< the object's number; null for kOpen
-};
-
-template <class In, auto Field>
-std::uint32_t number_in(const Command& command) {
-  return command.input<In>().get(Field);
+/// Null for a command that is for the kernel only.
+const CommandSubject* find_subject(const Command& command) {
+  const auto* role = find_role(static_cast<Op>(command.opcode));
+  return role != nullptr && role->with_uid ? &role->owned : nullptr;
 }
 
-template <class Out, auto Field>
-std::uint32_t number_out(const Command& command) {
-  return command.output<Out>().get(Field);
-}
-
-constexpr auto kUidRules = std::to_array<UidRule>({
-#define SUBJECT(role, opcode, name, kind, field) \
-  {Op::opcode, Role::role, Owned::kind, number_in<name##_in, name##_in::field>},
-#define MAKES(opcode, name, kind, field) \
-  {Op::opcode, Role::kMakes, Owned::kind, number_out<name##_out, name##_out::field>},
-#define ENDS(opcode, name, kind, field) SUBJECT(kEnds, opcode, name, kind, field)
-#define CHANGES(opcode, name, kind, field) SUBJECT(kChanges, opcode, name, kind, field)
-#define READS(opcode, name, kind, field) SUBJECT(kReads, opcode, name, kind, field)
-#define OPEN(opcode) {Op::opcode, Role::kOpen, Owned{}, nullptr},
-#include "connectx/command/uid_list.inc"
-#undef SUBJECT
-});
-
-static_assert(std::ranges::adjacent_find(kUidRules, std::ranges::greater_equal(),
-                                         &UidRule::opcode) == kUidRules.end());
-
-const UidRule* find_rule(std::uint16_t opcode) {
-  const auto at =
-      std::ranges::lower_bound(kUidRules, static_cast<Op>(opcode), {}, &UidRule::opcode);
-  return at != kUidRules.end() && at->opcode == static_cast<Op>(opcode) ? &*at : nullptr;
-}
-
-bool is_subject(Role role) {
-  return role == Role::kEnds || role == Role::kChanges || role == Role::kReads;
+std::uint32_t number_of(const CommandSubject& subject, const Command& command) {
+  return subject.number.read(subject.in_output ? command.out : command.in);
 }
 
 CommandResult check_raw_tx(const UserContexts& contexts, const Command& command) {
@@ -83,20 +38,20 @@ CommandResult check_raw_tx(const UserContexts& contexts, const Command& command)
 CommandResult check_uid(DriverState& driver, const Command& command) {
   const Uid uid(command.uid);
   if (uid == UserContexts::kKernel) return {};
-  const auto* rule = find_rule(command.opcode);
-  if (rule == nullptr) {
+  const auto* subject = find_subject(command);
+  if (subject == nullptr) {
     return refuse(Status::BAD_PARAM, kUidSection, "a command of the kernel alone");
   }
   // With the number that no context has, drivers create objects for all contexts.
-  if (uid == UserContexts::kShared && rule->role == Role::kMakes) return {};
+  if (uid == UserContexts::kShared && subject->verb == Verb::kMakes) return {};
   const auto& contexts = driver.resources().user_contexts();
   if (!contexts.contains(uid)) {
     return refuse(Status::BAD_PARAM, kUidSection, "no user context has this uid");
   }
-  if (is_subject(rule->role)) {
-    const auto owner = contexts.owner(rule->kind, rule->number(command));
+  if (subject->verb != Verb::kMakes && subject->verb != Verb::kOpen) {
+    const auto owner = contexts.owner(subject->kind, number_of(*subject, command));
     const bool shared =
-        owner == UserContexts::kShared && rule->role == Role::kReads && !clears(command);
+        owner == UserContexts::kShared && subject->verb == Verb::kReads && !clears(command);
     if (owner != uid && !shared) {
       return refuse(Status::BAD_RESOURCE, kUidSection, "the object is not this context's");
     }
@@ -109,7 +64,7 @@ CommandResult check_uid(DriverState& driver, const Command& command) {
     const auto owner = contexts.owner(kind, number);
     // A queue keeps its doorbell page, and with it the page's context. Early Linux allocates the
     // pages of processes as its own, and the set in which their queues count.
-    const bool given = kind == Owned::kUar || kind == Owned::kQCounter;
+    const bool given = kind == Owned::UAR || kind == Owned::Q_COUNTER;
     return owner == uid || owner == UserContexts::kShared ||
            (given && owner == UserContexts::kKernel);
   };
@@ -120,13 +75,13 @@ CommandResult check_uid(DriverState& driver, const Command& command) {
 }
 
 void note_owner(DriverState& driver, const Command& command) {
-  const auto* rule = find_rule(command.opcode);
-  if (rule == nullptr) return;
+  const auto* subject = find_subject(command);
+  if (subject == nullptr) return;
   auto& contexts = driver.resources().user_contexts();
-  if (rule->role == Role::kEnds) {
-    contexts.forget(rule->kind, rule->number(command));
-  } else if (rule->role == Role::kMakes && Uid(command.uid) != UserContexts::kKernel) {
-    contexts.set_owner(rule->kind, rule->number(command), Uid(command.uid));
+  if (subject->verb == Verb::kEnds) {
+    contexts.forget(subject->kind, number_of(*subject, command));
+  } else if (subject->verb == Verb::kMakes && Uid(command.uid) != UserContexts::kKernel) {
+    contexts.set_owner(subject->kind, number_of(*subject, command), Uid(command.uid));
   }
 }
 

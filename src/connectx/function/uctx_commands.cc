@@ -51,11 +51,11 @@ CommandResult destroy_uctx(DriverState& driver, const Command& command) {
   if (contexts.objects(uid) != 0) {
     auto& resources = driver.resources();
     command.work.charge(kUctxLookWork);
-    free_left<UarPage>(contexts, uid, Owned::kUar, resources.uars());
-    free_left<Pd>(contexts, uid, Owned::kPd, resources.pds());
-    free_left<TransportDomain>(contexts, uid, Owned::kTransportDomain,
+    free_left<UarPage>(contexts, uid, Owned::UAR, resources.uars());
+    free_left<Pd>(contexts, uid, Owned::PD, resources.pds());
+    free_left<TransportDomain>(contexts, uid, Owned::TRANSPORT_DOMAIN,
                                resources.transport_domains());
-    free_left<Xrcd>(contexts, uid, Owned::kXrcd, resources.xrcds());
+    free_left<Xrcd>(contexts, uid, Owned::XRCD, resources.xrcds());
   }
   if (contexts.objects(uid) != 0) {
     return refuse(Status::BAD_RES_STATE, kUctxSection, "the context has objects");

@@ -24,7 +24,7 @@ CommandResult PsvTable::create(const Command& command) {
   if (count == 0 || count > kAtOnceMax) {
     return refuse(Status::BAD_PARAM, kCreate, "num_psv is not between 1 and 4");
   }
-  // The user context would own only one of the numbers in the output (uid_list.inc).
+  // The user context would own only one of the numbers in the output (opcodes.layout).
   if (count != 1 && Uid(command.uid) != UserContexts::kKernel) {
     return refuse(Status::BAD_PARAM, kCreate, "several PSVs at once for a user context");
   }

@@ -111,7 +111,7 @@ rdma::LocalOutcome QueuePair::execute_local(const rdma::SendRequest& request, bo
   const auto& parts = rdma_.parts();
   const auto& attributes = rdma_qp_->attributes();
   // A process may set fre, but must not use bus addresses.
-  const auto owner = parts.resources.user_contexts().owner(Owned::kQueue, qpn_.value());
+  const auto owner = parts.resources.user_contexts().owner(Owned::QP, qpn_.value());
   const UmrUser user{.pd = attributes.pd,
                      .qpn = qpn_,
                      .reserved_lkey = attributes.reserved_lkey,

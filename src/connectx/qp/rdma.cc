@@ -55,7 +55,7 @@ void Rdma::run_key_changes(util::Time now, util::WorkBudget& work) {
   set_now(now);
   transport_.note_time(now);
   for (const auto qpn : umr_queues_) {
-    const auto owner = parts_.resources.user_contexts().owner(Owned::kQueue, qpn.value());
+    const auto owner = parts_.resources.user_contexts().owner(Owned::QP, qpn.value());
     if (owner == UserContexts::kKernel) transport_.run_only(find_qp(qpn)->rdma_qp(), work);
   }
 }

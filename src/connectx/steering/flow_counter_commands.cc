@@ -37,7 +37,7 @@ class Reader {
  private:
   bool may_read(FlowCounterId id) const {
     if (uid_ == UserContexts::kKernel) return true;
-    const auto owner = contexts_.owner(Owned::kFlowCounter, id.value());
+    const auto owner = contexts_.owner(Owned::FLOW_COUNTER, id.value());
     return owner == uid_ || owner == UserContexts::kShared;
   }
 

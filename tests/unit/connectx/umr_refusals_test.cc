@@ -167,7 +167,7 @@ TEST_F(UmrRefusals, PagesAreToldByQueuesOfTheKernelAlone) {
   // `fre` has no effect on a QP that a process made with its own command.
   auto [c, d] = host_.connected({.fre = true});
   auto& contexts = host_.device.driver().resources().user_contexts();
-  contexts.set_owner(Owned::kQueue, c.qpn, *contexts.create(0));
+  contexts.set_owner(Owned::QP, c.qpn, *contexts.create(0));
   const auto cqe = run(c, make(c));
   EXPECT_EQ(cqe.reason, static_cast<int>(WqeFault::kUmrPhysical));
 }
