@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "spec/connectx/objects.h"
 #include "spec/connectx/opcodes.h"
 
 namespace softhca::uverbs {
@@ -17,10 +18,9 @@ namespace softhca::uverbs {
 /// Minimum bytes of an input and of an output: general_obj_in_cmd_hdr, general_obj_out_cmd_hdr.
 inline constexpr std::size_t kDevxHeader = 16;
 
-/// An object, named by its number and the command that creates its kind: each kind has its own
-/// number space.
+/// An object of a program, by kind and number.
 struct DevxName {
-  softhca::spec::connectx::command_opcode maker{};
+  softhca::spec::connectx::object_kind kind{};
   std::uint32_t number = 0;
   bool operator==(const DevxName&) const = default;
 };

@@ -19,9 +19,9 @@ Errno DevxMemory::end() {
   return wrong;
 }
 
-bool DevxObject::is_queue_pair() const { return name.maker == Op::CREATE_QP; }
-bool DevxObject::is_send_queue() const { return name.maker == Op::CREATE_SQ; }
-bool DevxObject::is_completion_queue() const { return name.maker == Op::CREATE_CQ; }
+bool DevxObject::is_queue_pair() const { return name.kind == spec::object_kind::QP; }
+bool DevxObject::is_send_queue() const { return name.kind == spec::object_kind::SQ; }
+bool DevxObject::is_completion_queue() const { return name.kind == spec::object_kind::CQ; }
 
 void DevxObject::stop_doorbells() {
   if (is_queue_pair() || is_send_queue()) device.records().remove_send_queue(name.number);
@@ -31,7 +31,7 @@ void DevxObject::stop_doorbells() {
 /// A DCT is drained first, as the kernel does.
 Errno DevxObject::end() {
   if (ending.empty()) return 0;
-  if (name.maker == Op::CREATE_DCT) {
+  if (name.kind == spec::object_kind::DCT) {
     Command<spec::drain_dct_in> drain(Op::DRAIN_DCT);
     drain.set(spec::drain_dct_in::dctn, name.number);
     (void)execute_own(device, drain.all());

@@ -30,18 +30,21 @@ namespace {
 bool is_of_verbs(const Object& object, const DevxName& name) {
   switch (object.kind) {
     case Kind::kCq:
-      return name == DevxName{Op::CREATE_CQ, static_cast<const CompletionQueue&>(object).cqn};
+      return name ==
+             DevxName{spec::object_kind::CQ, static_cast<const CompletionQueue&>(object).cqn};
     case Kind::kSrq: {
       const auto& srq = static_cast<const SharedQueue&>(object);
-      return name == DevxName{srq.is_xrc ? Op::CREATE_XRC_SRQ : Op::CREATE_RMP, srq.number};
+      return name ==
+             DevxName{srq.is_xrc ? spec::object_kind::XRC_SRQ : spec::object_kind::RMP, srq.number};
     }
     case Kind::kQp:
       return static_cast<const QueuePair&>(object).has_name(name);
     case Kind::kReceiveQueue:
-      return name ==
-             DevxName{Op::CREATE_RQ, static_cast<const ReceiveQueue&>(object).queue.number()};
+      return name == DevxName{spec::object_kind::RQ,
+                              static_cast<const ReceiveQueue&>(object).queue.number()};
     case Kind::kReceiveTable:
-      return name == DevxName{Op::CREATE_RQT, static_cast<const ReceiveTable&>(object).number};
+      return name ==
+             DevxName{spec::object_kind::RQT, static_cast<const ReceiveTable&>(object).number};
     default:
       return false;
   }

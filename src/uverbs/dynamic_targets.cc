@@ -135,7 +135,7 @@ void DynamicTarget::put_dctn(mlx5_ib_modify_qp_resp& out) const {
 }
 
 bool DynamicTarget::has_name(const DevxName& name) const {
-  return name == DevxName{command_opcode::CREATE_DCT, qpn};
+  return name == DevxName{spec::object_kind::DCT, qpn};
 }
 
 }  // namespace softhca::uverbs

@@ -8,7 +8,6 @@
 namespace softhca::uverbs {
 
 namespace spec = softhca::spec::connectx;
-using Op = spec::command_opcode;
 using Type = spec::event_type;
 using driver::connectx::Event;
 
@@ -19,28 +18,28 @@ bool is_of(const Event& event, const DevxName& object) {
   switch (event.type) {
     case Type::COMPLETION: {
       using Data = spec::event_data_completion;
-      return object == DevxName{Op::CREATE_CQ, event.as<Data>().get(Data::cqn)};
+      return object == DevxName{spec::object_kind::CQ, event.as<Data>().get(Data::cqn)};
     }
     case Type::CQ_ERROR: {
       using Data = spec::event_data_cq_error;
-      return object == DevxName{Op::CREATE_CQ, event.as<Data>().get(Data::cqn)};
+      return object == DevxName{spec::object_kind::CQ, event.as<Data>().get(Data::cqn)};
     }
     case Type::DCT_DRAINED:
     case Type::DCT_ACCESS_KEY_VIOLATION: {
       using Data = spec::event_data_dct;
-      return object == DevxName{Op::CREATE_DCT, event.as<Data>().get(Data::dctn)};
+      return object == DevxName{spec::object_kind::DCT, event.as<Data>().get(Data::dctn)};
     }
     case Type::SRQ_LIMIT:
     case Type::LOCAL_SRQ_CATASTROPHIC_ERROR: {
       using Data = spec::event_data_qp_srq;
-      return (object.maker == Op::CREATE_RMP || object.maker == Op::CREATE_XRC_SRQ) &&
+      return (object.kind == spec::object_kind::RMP || object.kind == spec::object_kind::XRC_SRQ) &&
              object.number == event.as<Data>().get(Data::qp_srq_n);
     }
     default: {
       // QPs, SQs and RQs share one number space.
       using Data = spec::event_data_qp_srq;
-      return (object.maker == Op::CREATE_QP || object.maker == Op::CREATE_SQ ||
-              object.maker == Op::CREATE_RQ) &&
+      return (object.kind == spec::object_kind::QP || object.kind == spec::object_kind::SQ ||
+              object.kind == spec::object_kind::RQ) &&
              object.number == event.as<Data>().get(Data::qp_srq_n);
     }
   }

@@ -21,7 +21,6 @@
 namespace softhca::uverbs {
 
 namespace spec = softhca::spec::connectx;
-using Op = spec::command_opcode;
 
 namespace {
 
@@ -81,9 +80,9 @@ Errno read_fields(const Request& request, std::uint16_t id, FlowMatch::Fields& o
 bool has_next_table(const FlowRule& rule) { return rule.table == spec::flow_table_type::NIC_RX; }
 
 bool leads_to(const DevxObject& object, FlowRule& rule) {
-  if (object.name.maker == Op::CREATE_TIR) {
+  if (object.name.kind == spec::object_kind::TIR) {
     rule.to = spec::destination_type::TIR;
-  } else if (object.name.maker == Op::CREATE_FLOW_TABLE) {
+  } else if (object.name.kind == spec::object_kind::FLOW_TABLE) {
     rule.to = spec::destination_type::FLOW_TABLE;
   } else {
     return false;
@@ -299,7 +298,7 @@ Errno FlowCommands::find_devx_counter(const Request& request, Flow& flow, FlowRu
   const auto handle = request.get<std::uint32_t>(MLX5_IB_ATTR_CREATE_FLOW_ARR_COUNTERS_DEVX);
   DevxObject* counter = nullptr;
   if (const auto missing = file_.objects.find(handle, counter); missing != 0) return missing;
-  if (counter->name.maker != Op::ALLOC_FLOW_COUNTER) return EINVAL;
+  if (counter->name.kind != spec::object_kind::FLOW_COUNTER) return EINVAL;
   const auto offsets = request.size(MLX5_IB_ATTR_CREATE_FLOW_ARR_COUNTERS_DEVX_OFFSET);
   if (offsets != 0 && offsets != sizeof(std::uint32_t)) return EINVAL;
   const auto offset = request.get<std::uint32_t>(MLX5_IB_ATTR_CREATE_FLOW_ARR_COUNTERS_DEVX_OFFSET);

@@ -157,7 +157,7 @@ void QueuePair::fail() {
 }
 
 bool QueuePair::has_name(const DevxName& name) const {
-  return name == DevxName{spec::command_opcode::CREATE_QP, qpn};
+  return name == DevxName{spec::object_kind::QP, qpn};
 }
 
 bool are_valid(const mlx5_ib_create_qp& in, std::uint32_t flags, std::uint32_t most) {

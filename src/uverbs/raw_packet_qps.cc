@@ -155,9 +155,10 @@ void RawPacketQp::put_numbers(mlx5_ib_create_qp_resp& out) const {
 }
 
 bool RawPacketQp::has_name(const DevxName& name) const {
-  return name == DevxName{Op::CREATE_SQ, sqn_} ||
-         name == DevxName{Op::CREATE_RQ, receiver_.number()} ||
-         name == DevxName{Op::CREATE_TIS, tisn_} || name == DevxName{Op::CREATE_TIR, tirn_};
+  return name == DevxName{spec::object_kind::SQ, sqn_} ||
+         name == DevxName{spec::object_kind::RQ, receiver_.number()} ||
+         name == DevxName{spec::object_kind::TIS, tisn_} ||
+         name == DevxName{spec::object_kind::TIR, tirn_};
 }
 
 /// mlx5_ib names the states that it remembers from its last command or query. A card need not check

@@ -15,7 +15,7 @@
 namespace softhca::uverbs {
 namespace {
 
-using Kind = AttributeRule::Kind;
+using RuleKind = AttributeRule::Kind;
 
 /// A call in this process's memory, as libibverbs builds it.
 struct CallInMemory {
@@ -91,7 +91,8 @@ TEST(UverbsRequest, AnAttributeMayStandOnce) {
 }
 
 TEST(UverbsRequest, UnknownAttributesAreRefusedIfTheyAreMandatory) {
-  static constexpr AttributeRule kRules[] = {{1, Kind::kIn, true, 4}, {2, Kind::kOut, false, 8}};
+  static constexpr AttributeRule kRules[] = {{1, RuleKind::kIn, true, 4},
+                                             {2, RuleKind::kOut, false, 8}};
   Request request;
   ASSERT_EQ(CallInMemory({attribute(1, 4, 5)}).parse(request), 0);
   EXPECT_EQ(request.check(kRules), 0);
