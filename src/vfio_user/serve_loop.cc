@@ -88,6 +88,7 @@ bool ServeLoop::deliver(util::Time now, util::WorkBudget& budget) {
   while (fabric_->has_frames()) {
     if (budget.spent()) return false;
     fabric_->deliver(kFramesAtOnce);
+    budget.charge(fabric_->take_work());
     for (auto& served : functions_) count(served, budget);
   }
   return true;

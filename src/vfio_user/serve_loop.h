@@ -27,6 +27,8 @@ class Fabric {
   virtual bool has_frames() = 0;
   /// Delivers at most `frames` frames.
   virtual void deliver(std::size_t frames) = 0;
+  /// Work of these deliveries, since the last call, that no function has counted.
+  virtual std::int64_t take_work() { return 0; }
   /// Reports the current time. Returns when to call again.
   virtual util::Time pass_time(util::Time now) {
     (void)now;

@@ -7,6 +7,7 @@
 #include <future>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "pcie/function.h"
@@ -137,13 +138,17 @@ class CostlyFabric final : public vfio_user::Fabric {
     receiver_.owe(static_cast<std::int64_t>(n) * cost_);
     frames -= n;
     delivered += n;
+    work_ += static_cast<std::int64_t>(n) * own_cost;
   }
+  std::int64_t take_work() override { return std::exchange(work_, 0); }
   std::size_t frames = 0;
   std::size_t delivered = 0;
+  std::int64_t own_cost = 0;  ///< of a frame, that no function pays
 
  private:
   Busy& receiver_;
   std::int64_t cost_;
+  std::int64_t work_ = 0;
 };
 
 TEST(ServeLoop, AllFramesAreDeliveredBeforeAFunctionRunsAgain) {
@@ -189,6 +194,21 @@ TEST(ServeLoop, FramesThatCostTooMuchEndTheTurnSoon) {
   fabric.frames = 100;
   loop->turn(util::Time{});
   EXPECT_LE(fabric.delivered, 8u);
+}
+
+TEST(ServeLoop, DeliveriesThatNoFunctionPaysForEndTheTurnSoon) {
+  auto loop = vfio_user::ServeLoop::create().value();
+  Busy receiver(1000);
+  CostlyFabric fabric(receiver, 0);
+  fabric.own_cost = vfio_user::ServeLoop::kTurnWork / 20;
+  loop->add(receiver);
+  loop->set_fabric(fabric);
+  for (std::size_t turn = 1; turn <= 3; ++turn) {
+    fabric.frames = 100;
+    loop->turn(util::Time{});
+    EXPECT_GE(fabric.delivered, turn * 20);
+    EXPECT_LE(fabric.delivered, turn * (20 + 8));
+  }
 }
 
 TEST(ServeLoop, MessagesAreWorkOfTheirTurn) {
