@@ -29,8 +29,8 @@ MAY_INCLUDE = {
         "door": {"util", "os", "spec", "fabric", "pcie", "connectx", "hub", "driver", "uverbs", "rdma_cm"},
         "control": {"util", "os"},
         "run": {"util", "os", "fabric", "connectx", "hub", "door", "control"},
-        "server": {"util", "os", "fabric", "subnet", "pcie", "connectx", "rsnic", "jingzhao", "sdxi", "vfio_user", "hub",
-               "control", "run"},
+        "server": {"util", "os", "wire", "fabric", "subnet", "pcie", "ethernet", "connectx", "rsnic", "jingzhao", "sdxi", "vfio_user",
+               "hub", "control", "run"},
         "perf": {"util", "os", "jingzhao", "driver", "lab"},
         "cli": {"util", "os", "spec", "connectx", "rsnic", "sdxi", "driver", "lab", "run", "server", "perf"},
 }

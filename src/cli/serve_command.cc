@@ -80,8 +80,10 @@ CLI::App* add_serve(CLI::App& app, server::ServeOptions& options) {
   command
       ->add_option("--port", options.ports,
                    "Network of the device's port: switch[:NAME], a switch inside this process "
-                   "(default: one switch for all), or fabric:NAME, the network of softhca run "
-                   "--fabric NAME. One for each --device; the last one also applies to the rest")
+                   "(default: one switch for all), fabric:NAME, the network of softhca run "
+                   "--fabric NAME, or a network of this machine: tap:NAME, a TAP device, or "
+                   "packet:INTERFACE, an Ethernet interface. One for each --device; the last one "
+                   "also applies to the rest")
       ->allow_extra_args(false);
   command
       ->add_option_function<std::string>(

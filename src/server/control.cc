@@ -11,12 +11,16 @@
 #include "control/answer_text.h"
 #include "control/words.h"
 #include "sdxi/device.h"
+#include "server/switches.h"
 
 namespace softhca::server {
 namespace {
 
 /// Room for the closing lines of an answer, wherever it is cut.
 constexpr std::size_t kClosing = 4096;
+
+/// The name under which ports to networks of the host appear beside the functions.
+constexpr std::string_view kPorts = "ports";
 
 /// Advice for a path at which nothing answers.
 constexpr std::string_view kWhichPath =
@@ -87,6 +91,7 @@ void Control::answer(std::string_view request, const control::ControlSocket::Rep
 
 bool Control::is_known(std::string_view name) const {
   return name.empty() || (name == control::kLoop && targets_.loop != nullptr) ||
+         (name == kPorts && targets_.switches != nullptr) ||
          std::ranges::any_of(targets_.functions,
                              [name](const auto* function) { return function->name() == name; });
 }
@@ -145,6 +150,11 @@ void Control::show(const Answer& answer, util::Inspection& out) const {
     } else if (function->name() == answer.function) {
       return function->inspect(out);
     }
+  }
+  if (targets_.switches != nullptr && (answer.function.empty() || answer.function == kPorts)) {
+    const auto show_ports = [&](util::InspectNode& node) { targets_.switches->inspect(node); };
+    if (!answer.function.empty()) return out.values(show_ports);
+    out.part(kPorts, show_ports);
   }
   if (targets_.loop == nullptr) return;
   answer.function.empty() ? out.part(control::kLoop, show_loop) : out.values(show_loop);

@@ -28,11 +28,14 @@
 
 namespace softhca::server {
 
+class Switches;
+
 /// The objects that commands act on; all must outlive the server.
 struct ControlTargets {
   std::vector<pcie::Function*> functions;
   sdxi::Faults* faults;
   const vfio_user::ServeLoop* loop = nullptr;  ///< null: not shown
+  const Switches* switches = nullptr;          ///< null: no port to a network of the host
 };
 
 /// Parses a rule. Fails if no existing function matches it.

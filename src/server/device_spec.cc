@@ -260,7 +260,7 @@ const std::string& name_of(const DeviceSpec& spec) {
 
 util::Result<void> check_together(const std::vector<DeviceSpec>& specs) {
   // Names that softhca inspect shows beside the devices.
-  constexpr std::array<std::string_view, 2> kTaken = {"loop", "processes"};
+  constexpr std::array<std::string_view, 3> kTaken = {"loop", "ports", "processes"};
   std::set<std::string_view> names;
   std::set<std::uint64_t> macs, guids;
   std::map<std::string_view, unsigned> rooms;  ///< remaining VFs, by the PF's name

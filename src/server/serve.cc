@@ -11,7 +11,6 @@
 #include <list>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -26,11 +25,11 @@
 #include "sdxi/device.h"
 #include "sdxi/faults.h"
 #include "sdxi/group.h"
+#include "server/carrier_port.h"
 #include "server/control.h"
 #include "server/device_spec.h"
-#include "server/fabric_link.h"
 #include "server/isolate/isolated_server.h"
-#include "subnet/subnet.h"
+#include "server/switches.h"
 #include "util/log.h"
 #include "util/trace.h"
 #include "vfio_user/process_limits.h"
@@ -39,59 +38,6 @@
 
 namespace softhca::server {
 namespace {
-
-/// Prefix of a --port whose switch is connected to a hub.
-constexpr std::string_view kFabric = "fabric:";
-
-/// All switches, as one fabric for the loop.
-class Switches final : public vfio_user::Fabric {
- public:
-  /// The switch of this name, created at its first use with that link type. Null: it has another
-  /// link type.
-  fabric::Switch* named(const std::string& name, wire::Link link, fabric::Capture* capture) {
-    auto& found = by_name_[name];
-    if (!found) {
-      found = std::make_unique<One>();
-      if (link == wire::Link::kInfiniband) found->subnet.emplace(found->network);
-      if (capture != nullptr) found->network.set_tap(&capture->add_tap());
-    }
-    return found->network.link() == link ? &found->network : nullptr;
-  }
-  /// Connects the switch of this name to a hub.
-  util::Result<void> join(os::EventLoop& loop, const std::string& name, run::FabricMember member,
-                          fabric::Capture* capture) {
-    auto& network = *named(name, wire::Link::kEthernet, capture);
-    auto link = FabricLink::create(loop, network, name.substr(kFabric.size()), std::move(member));
-    if (!link) return tl::unexpected(link.error());
-    by_name_[name]->hub = *std::move(link);
-    return {};
-  }
-  bool has_frames() override {
-    return std::ranges::any_of(by_name_,
-                               [](const auto& one) { return one.second->network.has_work(); });
-  }
-  void deliver(std::size_t frames) override {
-    for (auto& [name, one] : by_name_) {
-      one->network.deliver(frames);
-      if (one->hub) one->hub->settle();
-    }
-  }
-  util::Time pass_time(util::Time now) override {
-    auto next = util::kNever;
-    for (auto& [name, one] : by_name_) {
-      if (one->subnet) next = std::min(next, one->subnet->run(now));
-    }
-    return next;
-  }
-
- private:
-  struct One {
-    fabric::Switch network;
-    std::optional<subnet::Subnet> subnet;  ///< of an InfiniBand link
-    std::unique_ptr<FabricLink> hub;       ///< null: no hub
-  };
-  std::map<std::string, std::unique_ptr<One>> by_name_;
-};
 
 /// The link type of a device's port.
 wire::Link link_of(const DeviceSpec& spec) {
@@ -106,6 +52,7 @@ struct Machine {
   std::list<util::Trace> traces;  ///< one for each device
   std::unique_ptr<vfio_user::ServeLoop> loop;
   Switches switches;
+  std::map<std::string, unsigned> nics;              ///< number of NICs of each --port
   std::vector<std::unique_ptr<fabric::Port>> ports;  ///< outermost wrapper of each device's port
   sdxi::FunctionGroup group;                         ///< shared by all SDXI functions
   std::map<std::string, sdxi::Device*> data_movers;  ///< PFs, by name
@@ -142,11 +89,8 @@ util::Result<void> check(const ServeOptions& options) {
     return util::fail("--loss: not with --isolate, whose links are memory and lose nothing");
   }
   for (const auto& port : options.ports) {
-    const bool fabric = port.starts_with(kFabric);
-    if (port != "switch" && !port.starts_with("switch:") && !fabric) {
-      return util::fail(fmt::format("--port {}: want switch, switch:NAME or fabric:NAME", port));
-    }
-    if (fabric && options.isolate) {
+    if (auto known = check_port(port); !known) return known;
+    if (options.isolate && (port.starts_with(kFabric) || is_of_host(port))) {
       return util::fail(fmt::format("--port {}: not with --isolate", port));
     }
   }
@@ -163,10 +107,14 @@ const std::string& port_of(const ServeOptions& options, std::size_t device) {
 template <class Device, class Options>
 std::unique_ptr<Device> make_nic(Machine& machine, const ServeOptions& serve, std::size_t index,
                                  Options options) {
-  auto* const fabric =
-      machine.switches.named(port_of(serve, index), link_of(options), machine.capture.get());
+  const auto& port = port_of(serve, index);
+  auto* const fabric = machine.switches.named(port, link_of(options), machine.capture.get());
   assert(fabric != nullptr && "check_links()");
   machine.ports.push_back(fabric->create_port(options.name));
+  const auto* const network = machine.switches.host_port(port);
+  if (network != nullptr && machine.nics[port] == 1) {
+    machine.ports.push_back(std::make_unique<CarrierPort>(*machine.ports.back(), *network));
+  }
   if (serve.loss > 0) {
     machine.ports.push_back(std::make_unique<fabric::Impairment>(
         *machine.ports.back(),
@@ -212,7 +160,9 @@ MadeDevice make_device(Machine& machine, const ServeOptions&, std::size_t,
 util::Result<void> check_links(const ServeOptions& options, const std::vector<DeviceSpec>& specs) {
   std::map<std::string, wire::Link> links;
   for (const auto& port : options.ports) {
-    if (port.starts_with(kFabric)) links.emplace(port, wire::Link::kEthernet);
+    if (port.starts_with(kFabric) || is_of_host(port)) {
+      links.emplace(port, wire::Link::kEthernet);
+    }
   }
   for (std::size_t i = 0; i != specs.size(); ++i) {
     if (!is_nic(specs[i])) continue;
@@ -313,11 +263,31 @@ util::Result<Fabrics> join_fabrics(const ServeOptions& options) {
   return all;
 }
 
+/// Connects switches to other networks, before they have devices.
+util::Result<void> connect_switches(Machine& machine, const ServeOptions& options,
+                                    const std::vector<DeviceSpec>& specs, Fabrics fabrics) {
+  auto& events = machine.loop->events();
+  for (auto& [port, member] : fabrics) {
+    auto joined = machine.switches.join(events, port, std::move(member), machine.capture.get());
+    if (!joined) return joined;
+  }
+  for (const auto& port : options.ports) {
+    if (!is_of_host(port)) continue;
+    auto attached = machine.switches.attach(events, port, machine.capture.get());
+    if (!attached) return attached;
+  }
+  for (std::size_t i = 0; i != specs.size(); ++i) {
+    if (is_nic(specs[i])) ++machine.nics[port_of(options, i)];
+  }
+  return {};
+}
+
 /// Adds the command line's fault rules, and opens the control socket.
 util::Result<void> set_up_control(Machine& machine, const ServeOptions& options) {
   for (const auto& device : machine.devices) machine.targets.functions.push_back(device.get());
   machine.targets.faults = &machine.group.faults();
   machine.targets.loop = machine.loop.get();
+  if (machine.switches.has_host_ports()) machine.targets.switches = &machine.switches;
   for (const auto& text : options.faults) {
     auto rule = parse_fault_for(machine.targets, text);
     if (!rule) return util::fail(fmt::format("--fault {}: {}", text, rule.error().message));
@@ -365,11 +335,8 @@ util::Result<void> serve(const ServeOptions& options) {
   machine.loop = *std::move(loop);
   if (auto signals = machine.loop->events().stop_on_signals(); !signals) return signals;
   machine.group.workers().set_wake_control([&events = machine.loop->events()] { events.wake(); });
-  for (auto& [port, member] : *fabrics) {
-    auto joined = machine.switches.join(machine.loop->events(), port, std::move(member),
-                                        machine.capture.get());
-    if (!joined) return joined;
-  }
+  auto connected = connect_switches(machine, options, *specs, *std::move(fabrics));
+  if (!connected) return connected;
   const auto server_of = server_options(options, *access);
   if (!server_of) return tl::unexpected(server_of.error());
   for (std::size_t i = 0; i < options.devices.size(); ++i) {
