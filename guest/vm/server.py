@@ -26,8 +26,9 @@ def program():
 
 
 class Server:
-    def __init__(self, devices, guests, directory, log, pcap=None, extra=()):
-        """Starts it and waits until every socket listens. With --isolate the devices of each guest have a process."""
+    def __init__(self, devices, guests, directory, log, pcap=None, extra=(), ports=()):
+        """Starts it and waits until every socket listens. With --isolate the devices of each guest have a process.
+        `ports`: one for each of `devices`, in each guest; the last one is also for the rest."""
         self.log = log
         self.sockets = []  # one list for each guest
         command = [*program(), "serve"]
@@ -37,6 +38,8 @@ class Server:
                 mine.append(str(directory / f"guest{guest}-device{index}"))
                 owner = f",guest=guest{guest}" if "--isolate" in extra and ",guest=" not in device else ""
                 command += ["--device", device + owner, "--socket", mine[-1]]
+                if ports:
+                    command += ["--port", ports[min(index, len(ports) - 1)]]
             self.sockets.append(mine)
         if pcap:
             command += ["--pcap", str(pcap)]

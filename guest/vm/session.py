@@ -68,7 +68,7 @@ class Session:
         if plan.devices:
             log = plan.server_log or self.directory / "server.log"
             self.server = Server(plan.devices, plan.guests, self.directory, log, plan.pcap,
-                                 plan.server_arguments)
+                                 plan.server_arguments, plan.ports)
             plan.sockets = self.server.sockets
         hub = Hub(self.directory, self.selector)
         for number in range(1, plan.guests + 1):
