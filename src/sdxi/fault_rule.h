@@ -13,6 +13,7 @@
 #include "sdxi/operation.h"
 #include "util/clock.h"
 #include "util/result.h"
+#include "util/rule_words.h"
 
 namespace softhca::sdxi {
 
@@ -28,20 +29,15 @@ enum class FaultAction : std::uint8_t {
   kHangStop,        ///< no stop of a context ends while the rule is set
 };
 
-/// Parses a time as users write it: 50us, 20ms or 3s; at most an hour.
-std::optional<util::Duration> parse_time(std::string_view text);
-std::string time_text(util::Duration time);
-
 /// The action's name in a rule.
 std::string_view to_string(FaultAction action);
 
-struct FaultRule {
+/// Without nth and every, it acts on each event that it matches.
+struct FaultRule : util::RuleTurns {
   FaultAction action = FaultAction::kFail;
   std::string function;                  ///< its name; empty: any
   std::optional<ContextNumber> context;  ///< nothing: any
   const Operation* operation = nullptr;  ///< null: any
-  std::uint64_t nth = 0;                 ///< only the nth event that matches; 0: every one
-  std::uint64_t every = 0;               ///< each nth event that matches; 0: every one
   util::Duration delay{};                ///< of kDelay
   std::uint16_t error_class = 0;         ///< of kFail: ERRLOG_HD_ENT.err_class
 };

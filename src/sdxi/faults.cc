@@ -38,11 +38,7 @@ bool concerns(const FaultRule& rule, const Faults::Accepted& descriptor) {
 }
 
 /// Counts an event that the rule matched; true if the rule fires.
-bool take(Faults::Entry& entry) {
-  ++entry.matched;
-  if (entry.rule.nth != 0) return entry.matched == entry.rule.nth;
-  return entry.rule.every == 0 || entry.matched % entry.rule.every == 0;
-}
+bool take(Faults::Entry& entry) { return entry.rule.include(++entry.matched); }
 
 void note(const Faults::Entry& entry) {
   util::log(util::LogLevel::kDebug, "fault {} fired ({} times): {}", entry.id, entry.fired,

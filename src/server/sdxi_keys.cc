@@ -13,9 +13,9 @@
 #include "pcie/msi.h"
 #include "pcie/msix.h"
 #include "sdxi/device.h"
-#include "sdxi/fault_rule.h"
 #include "sdxi/workers.h"
 #include "util/nearest.h"
+#include "util/rule_words.h"
 
 namespace softhca::server {
 namespace {
@@ -193,9 +193,9 @@ constexpr SdxiKey kKeys[] = {
      }},
     {"soft_stop", "a time, e.g. 200ms",
      "how long a soft stop waits for descriptors before it aborts them",
-     [](const Options& o) { return sdxi::time_text(o.soft_stop_timeout); },
+     [](const Options& o) { return util::time_text(o.soft_stop_timeout); },
      [](Options& o, Text value) {
-       const auto time = sdxi::parse_time(value);
+       const auto time = util::parse_time(value);
        if (time) o.soft_stop_timeout = *time;
        return time.has_value();
      }},
