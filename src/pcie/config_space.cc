@@ -264,14 +264,14 @@ bool ConfigSpace::msix_function_masked() const {
 }
 
 void ConfigSpace::read(std::uint32_t offset, std::span<std::byte> out) const {
-  std::fill(out.begin(), out.end(), std::byte{0});
-  if (offset >= kSize) return;
+  std::fill(out.begin(), out.end(), present_ ? std::byte{0} : std::byte{0xff});
+  if (!present_ || offset >= kSize) return;
   const auto length = std::min(out.size(), kSize - offset);
   std::copy_n(value_.begin() + offset, length, out.begin());
 }
 
 ConfigSpace::Effects ConfigSpace::write(std::uint32_t offset, std::span<const std::byte> in) {
-  if (offset >= kSize) return {};
+  if (!present_ || offset >= kSize) return {};
   const auto length = std::min(in.size(), kSize - offset);
   const auto power_state = get(kPowerManagementAt, PowerManagement::power_state);
   for (std::size_t i = 0; i < length; ++i) {
@@ -330,6 +330,9 @@ void ConfigSpace::apply_vpd_address() {
 
 void ConfigSpace::reset() {
   value_ = power_on_;
+  if (!present_) {
+    decltype(PowerManagement::power_state)::write(&value_[kPowerManagementAt], kPmD3hot);
+  }
   if (vendor_registers_ != nullptr) vendor_registers_->reset(vendor_specific());
 }
 

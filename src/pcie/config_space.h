@@ -126,9 +126,14 @@ class ConfigSpace {
 
   /// Restores the power-on value of every register.
   void reset();
+  /// Takes the function off the bus, as a surprise removal does, or puts it back. The function must
+  /// be reset. While it is absent, reads are all ones, writes have no effect, also on BARs, and it
+  /// sends no request.
+  void set_present(bool present) { present_ = present; }
 
  private:
   static constexpr std::uint32_t kPmD0 = 0;
+  static constexpr std::uint32_t kPmD3hot = 3;
 
   /// A field of the structure at `at`.
   template <class Field>
@@ -163,6 +168,8 @@ class ConfigSpace {
   std::vector<std::byte> vpd_;
   VendorRegisters* vendor_registers_ = nullptr;
   bool has_msi_ = false;
+  /// If not, the power state is D3hot, so that doorbells need no check of their own.
+  bool present_ = true;
 };
 
 }  // namespace softhca::pcie

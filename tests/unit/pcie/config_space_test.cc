@@ -53,6 +53,26 @@ TEST_F(ConfigSpaceTest, HeaderHoldsTheIdentity) {
   EXPECT_EQ(read(0x3d, 1), 0u);  // no legacy interrupt
 }
 
+TEST_F(ConfigSpaceTest, AnAbsentFunctionReadsAsOnesUntilItIsPutBack) {
+  write(0x04, 2, 0x0006);
+  config_.set_present(false);
+  config_.reset();
+  EXPECT_EQ(read(0x00, 4), 0xffffffffu);
+  EXPECT_EQ(read(ConfigSpace::kPowerManagementAt, 4), 0xffffffffu);
+  EXPECT_FALSE(config_.in_d0()) << "no register is reached";
+  write(ConfigSpace::kPowerManagementAt + 4, 2, 0);
+  write(0x04, 2, 0x0006);
+  EXPECT_FALSE(config_.in_d0());
+  EXPECT_FALSE(config_.may_send_requests());
+  config_.reset();
+  EXPECT_EQ(read(0x00, 4), 0xffffffffu);
+  config_.set_present(true);
+  config_.reset();
+  EXPECT_EQ(read(0x00, 4), 0x101315b3u);
+  EXPECT_TRUE(config_.in_d0());
+  EXPECT_EQ(read(0x04, 2), 0u) << "it comes back reset";
+}
+
 TEST_F(ConfigSpaceTest, IdentityCannotBeWritten) {
   write(0x00, 4, 0xffffffff);
   write(0x08, 4, 0xffffffff);
