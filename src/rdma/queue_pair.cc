@@ -23,7 +23,7 @@ QueuePair::QueuePair(Engine& engine, Qpn qpn, QpType type, const QpAttributes& a
       service_(service_rules(type)),
       attributes_(attributes),
       options_(options),
-      queues_(queues),
+      queues_(&queues),
       requester_(std::make_unique<Requester>(engine, *this)),
       responder_(std::make_unique<Responder>(engine, *this)) {
   set_counters(options.counters);

@@ -105,7 +105,9 @@ class QueuePair {
   std::uint16_t pkey() const { return pkey_; }
   const QpOptions& options() const { return options_; }
   /// The device's queues.
-  WorkQueues& queues() const { return queues_; }
+  WorkQueues& queues() const { return *queues_; }
+  /// Replaces the queues, for a device that injects faults. Call it outside of a turn.
+  void set_queues(WorkQueues& queues) { queues_ = &queues; }
   QpCounters& counters() const { return *counters_; }
   void set_counters(QpCounters* counters);
   /// Takes effect from the next message on.
@@ -166,7 +168,7 @@ class QueuePair {
   bool last_wqe_reached_ = false;
   QpAttributes attributes_;
   QpOptions options_;
-  WorkQueues& queues_;
+  WorkQueues* queues_;    ///< never null
   QpCounters* counters_;  ///< never null
   std::unique_ptr<Requester> requester_;
   std::unique_ptr<Responder> responder_;

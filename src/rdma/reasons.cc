@@ -45,6 +45,7 @@ constexpr ReasonInfo kReasons[] = {
     {kFlushed, "the QP went to an error state before", "IBTA 10.3.1"},
     {kNoVirtualLane, "the port has no virtual lane for the service level", "IBTA 7.6.6"},
     {kBeyondMessage, "a packet beyond the end of its message was about to be sent", "IBTA 9.7.2"},
+    {kFaultRule, "a fault rule of the user made the request fail", "IBTA 11.6.2"},
 
     {kNakInvalidRequest, "the peer refused the request as invalid", kNaks},
     {kNakRemoteAccess, "the peer refused the access", kNaks},

@@ -44,6 +44,7 @@ enum class Reason : std::uint8_t {
   kFlushed = 153,
   kNoVirtualLane = 154,
   kBeyondMessage = 155,
+  kFaultRule = 156,
 
   // Responses to send requests.
   kNakInvalidRequest = 160,

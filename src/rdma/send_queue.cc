@@ -108,6 +108,9 @@ bool SendQueue::fetch_posted() {
       e.refuse(WorkStatus::kLocalQpOperation,
                e.request.fault != Reason::kNone ? e.request.fault : Reason::kMalformedRequest);
       break;
+    case Fetch::kFailed:
+      e.refuse(qp_.queues().failed_status(), Reason::kFaultRule);
+      break;
     case Fetch::kLastRequest:
       all_fetched_ = true;
       [[fallthrough]];

@@ -18,6 +18,7 @@ enum class Fetch : std::uint8_t {
   kMalformed,   ///< a WQE that the document does not allow: cookie, fault (and opcode if known) are
                 ///< filled in; the request ends in kLocalQpOperation
   kUnreadable,  ///< the queue's memory is gone: the QP fails
+  kFailed,      ///< the request was filled in, and ends in failed_status() for a fault rule
 };
 
 enum class QpEvent : std::uint8_t {
@@ -54,6 +55,8 @@ class WorkQueues {
                                      ShortDatagram&) {
     return Fetch::kNothing;
   }
+  /// The status of a request that fetch_send() has returned as kFailed.
+  virtual WorkStatus failed_status() const { return WorkStatus::kLocalQpOperation; }
   /// The QP goes from SQE to RTS. From now on fetch_send() marks the requests that are posted now
   /// as stale; later ones are sent. Flushing is thus metered like other work, and software that
   /// keeps the queue full cannot hold up the transport.

@@ -45,6 +45,7 @@ TEST(Reasons, NumbersNeverChange) {
       {Reason::kFlushed, 153},
       {Reason::kNoVirtualLane, 154},
       {Reason::kBeyondMessage, 155},
+      {Reason::kFaultRule, 156},
       {Reason::kNakInvalidRequest, 160},
       {Reason::kNakRemoteAccess, 161},
       {Reason::kNakRemoteOperation, 162},
