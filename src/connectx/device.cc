@@ -158,6 +158,7 @@ std::unique_ptr<Objects> Device::make_objects(const Limits& limits) {
   made.user_memories = std::make_unique<UserMemories>(made.resources->translations(), limits);
   made.event_queues = std::make_unique<EventQueues>(msix(), limits, health_, notes_);
   made.event_queues->set_trace(trace());
+  made.event_queues->set_faults(faults_.hook());
   made.completion_queues = std::make_unique<CompletionQueues>(*made.event_queues, limits);
   made.memory_keys =
       std::make_unique<MemoryKeys>(dma(), *made.resources, *made.user_memories, limits);
@@ -216,6 +217,7 @@ void Device::run_commands(util::Time now) {
   notes_.set_time(now);
   work().grant(kRunWork);
   if (commands().run(work())) attention_ = true;
+  if (faults_.breaks()) return faults_.apply_break();
   driver_.rdma().run_key_changes(now, work());
   driver_.completion_queues().run(now, work());
   work().charge(pcie::RemoteAccesses::take_work());
@@ -226,6 +228,7 @@ void Device::run_commands(util::Time now) {
   driver_.ethernet().report_released(now);
   driver_.completion_queues().run(now, work());
   const bool more_commands = commands().run(work());
+  if (faults_.breaks()) faults_.apply_break();
   const bool more_doorbells = doorbells_.run_sends();
   others_next_ = driver_.port_registers().run(now);
   if (driver_.state() == HcaState::kInitialized) {

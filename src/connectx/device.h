@@ -18,6 +18,7 @@
 #include "connectx/base/numbers.h"
 #include "connectx/doorbell_pages.h"
 #include "connectx/driver_state.h"
+#include "connectx/fault_injection.h"
 #include "connectx/function/internal_spaces.h"
 #include "connectx/function/vendor_capability.h"
 #include "fabric/port.h"
@@ -65,6 +66,9 @@ class Device final : public pcie::Function, private fabric::Receiver {
   DriverState& driver() { return driver_; }
   util::Time now() const { return options_.clock(); }
   Health& health() { return health_; }
+  FaultInjection& faults() { return faults_; }
+  /// The next run() looks at all parts.
+  void note_work() { attention_ = true; }
   util::Notes& notes() { return notes_; }
   /// Calls rdma::Transport::set_ack_patience(). A reset restores the default.
   void set_ack_patience(unsigned timeouts);
@@ -107,6 +111,7 @@ class Device final : public pcie::Function, private fabric::Receiver {
   DeviceOptions options_;
   util::Notes notes_;
   Health health_;
+  FaultInjection faults_{*this};
   InternalSpaces internal_spaces_;
   VendorCapability vendor_capability_{internal_spaces_};
   std::unique_ptr<Companion> companion_;

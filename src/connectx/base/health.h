@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "spec/connectx/opcodes.h"
+#include "util/clock.h"
 
 namespace softhca::connectx {
 
@@ -16,11 +18,22 @@ class Health {
   void report(Syndrome syndrome) {
     if (syndrome_ == Syndrome::NONE) syndrome_ = syndrome;
   }
-  void clear() { syndrome_ = Syndrome::NONE; }
+  /// The firmware has stopped: the counter stands still, and recovery is asked for.
+  void report_fatal(Syndrome syndrome, util::Time now) {
+    syndrome_ = syndrome;
+    stopped_at_ = now;
+  }
+  void clear() {
+    syndrome_ = Syndrome::NONE;
+    stopped_at_.reset();
+  }
   Syndrome syndrome() const { return syndrome_; }
+  /// Time of a fatal error. Nothing: there is none.
+  std::optional<util::Time> stopped_at() const { return stopped_at_; }
 
  private:
   Syndrome syndrome_ = Syndrome::NONE;
+  std::optional<util::Time> stopped_at_;
 };
 
 }  // namespace softhca::connectx

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "connectx/command/uid_rules.h"
 #include "connectx/device.h"
 #include "connectx/event/event_queue.h"
+#include "util/bits.h"
 #include "util/endian.h"
 
 namespace softhca::connectx {
@@ -58,12 +60,55 @@ void CommandInterface::write_init_segment(std::uint64_t offset, std::span<const 
   if (auto* trace = device_.trace(); trace != nullptr && effects.doorbells != 0) {
     trace->note(util::TraceStep::kCommandDoorbell, {}, {{"vector", effects.doorbells}});
   }
-  // One write may ring several slots (PRM 7.14.1). A slot that already waits is not queued twice.
-  for (auto bells = effects.doorbells & ~posted_mask_; bells != 0; bells &= bells - 1) {
-    const auto slot = static_cast<unsigned>(std::countr_zero(bells));
-    posted_[posted_count_++] = static_cast<std::uint8_t>(slot);
-    posted_mask_ |= 1u << slot;
+  // One write may ring several slots (PRM 7.14.1).
+  for (auto bells = effects.doorbells; bells != 0; bells &= bells - 1) {
+    post_slot(static_cast<unsigned>(std::countr_zero(bells)));
   }
+}
+
+/// Queues a slot. One that already waits is not queued twice.
+void CommandInterface::post_slot(unsigned slot) {
+  if (util::has_bit(posted_mask_, slot)) return;
+  posted_[posted_count_++] = static_cast<std::uint8_t>(slot);
+  posted_mask_ |= 1u << slot;
+  held_[slot] = 0;
+}
+
+void CommandInterface::follow_fault_rules() {
+  for (unsigned slot = 0; slot != kSlots; ++slot) {
+    if (held_[slot] != 0 && !device_.faults().hook().holds(held_[slot])) post_slot(slot);
+  }
+  due_ = true;
+}
+
+/// Applies the fault rules to the current command, whose input is complete. True if it does not go
+/// on.
+bool CommandInterface::inject_fault() {
+  auto& current = *current_;
+  const auto& faults = device_.faults().hook();
+  const util::View<InputHeader> header(mailbox_.input().whole());
+  const auto opcode = static_cast<spec::connectx::command_opcode>(header.get(InputHeader::opcode));
+  hca::FaultEvent event{.action = hca::FaultAction::kHangCommand, .opcode = to_string(opcode)};
+  if (const auto* rule = faults.take(event)) {
+    held_[current.slot] = rule->id;
+    return true;
+  }
+  for (const auto action : {hca::FaultAction::kInternalError, hca::FaultAction::kRemove}) {
+    event.action = action;
+    if (const auto* rule = faults.take(event)) {
+      device_.faults().break_soon(*rule);
+      return true;
+    }
+  }
+  event.action = hca::FaultAction::kFailCommand;
+  if (const auto* rule = faults.take(event)) {
+    current.injected = refuse(Status::INTERNAL_ERR, "PRM Table 128",
+                              "a fault rule of the user makes the command fail")
+                           .value();
+    current.injected->status = static_cast<Status>(rule->rule.status);
+    if (const auto syndrome = rule->rule.syndrome) current.injected->syndrome = *syndrome;
+  }
+  return false;
 }
 
 void CommandInterface::apply_new_queue() {
@@ -72,6 +117,7 @@ void CommandInterface::apply_new_queue() {
   new_queue_ = false;
   quiesce_ = false;
   current_.reset();
+  held_.fill(0);
   // If the last driver ended without teardown (crash, kexec), its objects still exist.
   device_.driver().forget();
 }
@@ -93,6 +139,7 @@ bool CommandInterface::go_on_with_all(util::WorkBudget& work) {
   // Before the next command, free the memory of a long input and the objects that the last command
   // dropped.
   while (device_.driver().clear_remains() && (current_ || mailbox_.release(work))) {
+    if (device_.faults().stops_commands()) return false;
     if (!current_ && posted_count_ == 0) return false;
     if (work.spent()) break;
     if (!current_) {
@@ -149,6 +196,8 @@ bool CommandInterface::go_on(util::WorkBudget& work) {
     current.stage = CommandUnderWay::Stage::kExecute;
   }
   if (current.stage == CommandUnderWay::Stage::kExecute) {
+    if (device_.faults().hook() && !std::exchange(current.met_faults, true) && inject_fault())
+      return true;
     if (!dispatch(work)) return false;
     current.stage = CommandUnderWay::Stage::kSend;
   }
@@ -192,7 +241,8 @@ bool CommandInterface::dispatch(util::WorkBudget& work) {
                         .all = input,
                         .work = work,
                         .unfinished = unfinished};
-  const auto result = execute(spec, command);
+  const auto& injected = current_->injected;
+  const auto result = injected ? CommandResult(tl::unexpected(*injected)) : execute(spec, command);
   if (unfinished) return false;
   note_step(spec, command, result);
   if (spec == nullptr) {

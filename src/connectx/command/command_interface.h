@@ -19,6 +19,7 @@
 #include "connectx/command/command_mailbox.h"
 #include "connectx/command/command_table.h"
 #include "connectx/command/init_segment.h"
+#include "hca/faults.h"
 #include "util/work_budget.h"
 
 namespace softhca::connectx {
@@ -32,6 +33,8 @@ struct CommandUnderWay {
   /// The EQ to which completion events were mapped when the command began. The event is posted only
   /// if they are still mapped to it at the end.
   std::optional<Eqn> eqn;
+  bool met_faults = false;          ///< the fault rules have seen it
+  std::optional<Refusal> injected;  ///< how it ends, by a rule
   enum class Stage : std::uint8_t { kReceive, kExecute, kSend } stage = Stage::kReceive;
 };
 
@@ -48,6 +51,9 @@ class CommandInterface {
   /// Executes posted commands until `work` is spent. True if commands are left.
   bool run(util::WorkBudget& work) { return due_ && run_due(work); }
 
+  /// Called after a change of the fault rules: commands that one held back go on.
+  void follow_fault_rules();
+
   struct Counters {
     std::uint64_t executed = 0;
     std::uint64_t refused = 0;
@@ -61,7 +67,9 @@ class CommandInterface {
   bool run_due(util::WorkBudget& work);
   bool go_on_with_all(util::WorkBudget& work);
   void apply_new_queue();
+  void post_slot(unsigned slot);
   void take_slot();
+  bool inject_fault();
   bool go_on(util::WorkBudget& work);
   bool dispatch(util::WorkBudget& work);
   void finish(DeliveryStatus status);
@@ -84,6 +92,7 @@ class CommandInterface {
   std::array<std::uint8_t, kSlots> posted_{};
   unsigned posted_count_ = 0;
   std::uint32_t posted_mask_ = 0;
+  std::array<hca::FaultId, kSlots> held_{};  ///< the rule that holds back the slot's command
 
   std::vector<Counters> counters_;
   std::uint64_t unknown_opcodes_ = 0;

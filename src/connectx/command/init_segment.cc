@@ -48,7 +48,9 @@ InitSegment::NicInterface InitSegment::nic_interface() const {
 void InitSegment::read(std::uint64_t offset, std::span<std::byte> out, const Live& live) {
   assert(offset + out.size() <= kSize);
   image_.set(InitLayout::internal_timer, device_ticks(live.now));
-  const auto ticks = static_cast<std::uint64_t>(live.now.time_since_epoch() / kHealthPeriod);
+  const auto stopped_at = live.health.stopped_at();
+  const auto counted = stopped_at.value_or(live.now).time_since_epoch();
+  const auto ticks = static_cast<std::uint64_t>(counted / kHealthPeriod);
   image_.set(InitLayout::initializing, live.initializing ? 1 : 0);
   // Never 0, because after a PCI error, 0 means to drivers that the device is not ready yet.
   image_.set(InitLayout::health_counter,
@@ -56,7 +58,9 @@ void InitSegment::read(std::uint64_t offset, std::span<std::byte> out, const Liv
   // Set both the manual's field and the one that drivers read.
   const auto syndrome = static_cast<std::uint32_t>(live.health.syndrome());
   image_.set(InitLayout::health_syndrome, syndrome);
-  image_.sub(InitLayout::health_buffer).set(HealthBuffer::synd, syndrome);
+  const auto buffer = image_.sub(InitLayout::health_buffer);
+  buffer.set(HealthBuffer::synd, syndrome);
+  buffer.set(HealthBuffer::rfr, stopped_at ? 1 : 0);
   std::copy_n(image_.bytes().begin() + static_cast<std::ptrdiff_t>(offset), out.size(),
               out.begin());
 }

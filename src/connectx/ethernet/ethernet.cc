@@ -77,6 +77,14 @@ void Ethernet::doorbell(Sqn sqn) {
   schedule(*sq);
 }
 
+void Ethernet::follow_fault_rules() {
+  send_queues_->for_each([this](SendQueue& sq) {
+    sq.follow_fault_rules();
+    sq.ring();
+    schedule(sq);
+  });
+}
+
 void Ethernet::schedule(SendQueue& sq) {
   if (!sq.has_work() || sq.scheduled) return;
   sq.scheduled = true;

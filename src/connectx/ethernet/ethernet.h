@@ -63,6 +63,8 @@ class Ethernet {
   bool has_news(Sqn sqn);
   /// Forgets the template, so that the SQ's next WQE takes the slow path. @pre listens() is true
   void forget_template(Sqn sqn);
+  /// Called after a change of the fault rules: SQs that one held back go on.
+  void follow_fault_rules();
   /// Handles the send doorbell of an SQ (PRM 7.4.4): the next run() executes its WQEs.
   void doorbell(Sqn sqn);
   /// Fast path of handle_frame(): receives the frame if its flow is cached. Cached flows have no

@@ -7,6 +7,7 @@
 
 #include "connectx/event/event_queue.h"
 #include "connectx/port/network_port.h"
+#include "connectx/queue/error_cqe.h"
 #include "spec/connectx/cqe.h"
 
 namespace softhca::connectx {
@@ -38,7 +39,35 @@ SendQueue::SendQueue(Sqn sqn, util::View<sq_context> context, WorkQueue wq, cons
              .multi_packet_sends =
                  parts.multi_packet_sends && context.get(sq_context::allow_multi_pkt_send_wqe) != 0,
              .tis = parts.tis},
-      completions_(sqn, context.get(sq_context::user_index), parts.cq, parts.port) {}
+      completions_(sqn, context.get(sq_context::user_index), parts.cq, parts.port) {
+  follow_fault_rules();
+}
+
+void SendQueue::follow_fault_rules() {
+  faults_.any = static_cast<bool>(parts_.event_queues.faults());
+  forget_template();
+}
+
+bool SendQueue::is_stalled() {
+  const auto& faults = parts_.event_queues.faults();
+  const auto passed = std::exchange(faults_.stall, 0);
+  if (!faults || state_ != State::RDY) return false;
+  if (passed != 0) {
+    if (!faults.holds(passed)) return false;
+    faults_.stall = passed;
+    return true;
+  }
+  const auto opcode = to_string(SendWqeControl::parse(wqe_).opcode);
+  hca::FaultEvent event{
+      .action = hca::FaultAction::kStallSend, .qp = sqn_.value(), .opcode = opcode};
+  if (const auto* rule = faults.take(event)) {
+    faults_.stall = rule->id;
+    return true;
+  }
+  event.action = hca::FaultAction::kFailRequest;
+  if (const auto* rule = faults.take(event)) faults_.injected = rule->rule.end;
+  return false;
+}
 
 void SendQueue::set_state(State state) {
   if (state == State::RST) {
@@ -47,6 +76,7 @@ void SendQueue::set_state(State state) {
     wq_.ring.reset();
     executing_ = false;
     rung_ = false;
+    faults_.stall = 0;
     completions_.reset();
   }
   if (state == State::ERR && state_ != State::ERR) {
@@ -124,6 +154,7 @@ bool SendQueue::start_next() {
   if (!parts_.blue_flame.empty()) [[unlikely]] {
     const auto size = parts_.blue_flame.take(Qpn(sqn_.value()), wq_.ring.consumed(), wqe_);
     if (size != 0) {
+      if (faults_.any && is_stalled()) return false;
       start(*available, size);
       return true;
     }
@@ -135,6 +166,7 @@ bool SendQueue::start_next() {
     fail_queue("the memory of the queue is not mapped");
     return false;
   }
+  if (faults_.any && is_stalled()) return false;
   start(*available, kWqeBasicBlock);
   return true;
 }
@@ -156,6 +188,9 @@ void SendQueue::start(std::uint32_t available, std::size_t read) {
   }
   if (state_ == State::ERR) {
     return finish(EthWqeFault{cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR, rdma::Reason::kFlushed});
+  }
+  if (const auto injected = std::exchange(faults_.injected, std::nullopt)) {
+    return fail(EthWqeFault{syndrome_for(*injected), rdma::Reason::kFaultRule});
   }
   if (size == 0) return fail(WqeFault::kSizeZero);
   if (!complete_wqe) return fail(WqeFault::kPastPosted);
@@ -180,7 +215,9 @@ void SendQueue::start(std::uint32_t available, std::size_t read) {
       !decoded) {
     return fail(decoded.error());
   }
-  if (!wq_.is_signed) template_.wqe.remember(std::span(wqe_).first(size), current_.eth);
+  if (!wq_.is_signed && !faults_.any) {
+    template_.wqe.remember(std::span(wqe_).first(size), current_.eth);
+  }
   current_.transmission.start(last_frame_);
   executing_ = true;
 }

@@ -17,6 +17,7 @@
 #include "connectx/queue/send_control.h"
 #include "connectx/queue/shared_doorbells.h"
 #include "connectx/queue/work_queue.h"
+#include "hca/faults.h"
 #include "hca/use.h"
 #include "spec/connectx/opcodes.h"
 #include "spec/connectx/raw_queues.h"
@@ -69,6 +70,9 @@ class SendQueue {
   }
   /// True if the doorbell record shows WQEs that the device has not noted yet.
   bool has_news() { return wq_.ring.has_news(wq_.queue.record); }
+  /// Called after a change of the fault rules, and for a new SQ. While there are rules, no WQE
+  /// takes the fast path.
+  void follow_fault_rules();
   /// Forgets the template, so that the next WQE takes the slow path.
   void forget_template() { template_.wqe.forget(); }
   bool has_work() const { return rung_; }
@@ -91,6 +95,13 @@ class SendQueue {
     EthTransmission transmission;
   };
 
+  /// The effect of fault rules on the queue.
+  struct Faults {
+    bool any = false;                          ///< there are rules
+    hca::FaultId stall = 0;                    ///< the rule that holds back the next WQE
+    std::optional<rdma::WorkStatus> injected;  ///< how the next WQE ends
+  };
+
   /// Starts the next WQE, or sends a frame of the current one. Call it again unless the result is
   /// false.
   bool execute(EthTransmitter& transmitter, unsigned& budget);
@@ -104,6 +115,8 @@ class SendQueue {
   /// Sends a frame of the current WQE, or a train. Returns the number of packets.
   unsigned step(EthTransmitter& transmitter, unsigned packets_max);
 
+  /// True if a fault rule holds back the next WQE, whose first basic block is in wqe_.
+  bool is_stalled();
   void complete();
   void fail(WqeFault fault);
   void fail(const EthWqeFault& fault);
@@ -126,6 +139,7 @@ class SendQueue {
   State state_ = State::RST;
   bool rung_ = false;
   bool executing_ = false;  ///< current_ has frames left
+  Faults faults_;
   Current current_;
   std::array<std::byte, kSendWqeMax> wqe_;
   EthFrameTemplate template_;

@@ -41,6 +41,7 @@ CompletionQueue::CompletionQueue(Cqn cqn, Attributes attributes, EventQueues& eq
     session_ = std::make_unique<CqeSession>(*attributes_.compression,
                                             std::min(CqeSession::kCqesMax, ring_.size()));
   }
+  follow_fault_rules();
 }
 
 CompletionQueue::~CompletionQueue() {
@@ -137,6 +138,7 @@ inline void CompletionQueue::note_written(bool solicited) {
 }
 
 bool CompletionQueue::write_slow(std::span<std::byte, kCqeSize> cqe, bool solicited) {
+  if (is_stalled()) return hold_back(cqe, solicited);
   return session_ == nullptr ? write_any(cqe, solicited) : write_compressed(cqe, solicited);
 }
 
@@ -185,7 +187,53 @@ bool CompletionQueue::close_session() {
 
 bool CompletionQueue::write_wide(std::span<std::byte, kWideCqeSize> cqe, bool solicited) {
   assert(attributes_.stride == kWideCqeSize && session_ == nullptr);
+  if (is_stalled()) return hold_back(cqe, solicited);
   return write_any(cqe, solicited);
+}
+
+/// True if the next CQE must wait behind a stall, which a fault rule may begin with it.
+bool CompletionQueue::is_stalled() {
+  if ((attention_ & kFaulty) == 0 || failed()) return false;
+  if (stall_ != nullptr) return true;
+  const auto* rule = eqs_.faults().take({.action = hca::FaultAction::kStallCq, .cq = cqn_.value()});
+  if (rule == nullptr) return false;
+  stall_ = std::make_unique<Stall>();
+  stall_->rule = rule->id;
+  return true;
+}
+
+bool CompletionQueue::hold_back(std::span<const std::byte> cqe, bool solicited) {
+  if (stall_->held.size() >= std::min<std::size_t>(ring_.size(), kHeldMax)) return overrun();
+  auto& held = stall_->held.emplace_back();
+  std::ranges::copy(cqe, held.bytes.begin());
+  held.size = cqe.size();
+  held.solicited = solicited;
+  return true;
+}
+
+void CompletionQueue::follow_fault_rules() {
+  attention_ &= static_cast<std::uint8_t>(~kFaulty);
+  if (stall_ != nullptr && !eqs_.faults().holds(stall_->rule)) {
+    const auto stall = std::move(stall_);
+    for (auto& held : stall->held) {
+      const auto cqe = std::span(held.bytes).first(held.size);
+      if (held.size == kWideCqeSize) {
+        (void)write_any(cqe, held.solicited);
+      } else {
+        (void)write_slow(cqe.first<kCqeSize>(), held.solicited);
+      }
+    }
+  }
+  if (eqs_.faults()) attention_ |= kFaulty;
+}
+
+void CompletionQueue::drop_held(Qpn qpn) {
+  using AnyCqe = spec::connectx::cqe64_requester;
+  if (stall_ == nullptr) return;
+  std::erase_if(stall_->held, [qpn](const Stall::Held& held) {
+    const auto cqe = std::span(held.bytes).first(held.size).last<kCqeSize>();
+    return util::View<AnyCqe>(cqe).get(AnyCqe::qpn) == qpn.value();
+  });
 }
 
 void CompletionQueue::handle_arm(std::uint32_t arm_dword) {

@@ -1,11 +1,14 @@
 // Completion queues (PRM 7.12): CQEs in host memory, overrun, arming.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "connectx/base/limits.h"
 #include "connectx/base/numbers.h"
@@ -101,6 +104,12 @@ class CompletionQueue : public hca::Used {
   /// gets an event that it did not request.
   void hear_arm();
 
+  /// Called after a change of the fault rules, and for a new CQ. Writes the CQEs that no rule holds
+  /// back any more.
+  void follow_fault_rules();
+  /// Drops the CQEs of a QP that a fault rule holds back, as software drops those in the ring.
+  void drop_held(Qpn qpn);
+
   /// Called when a held event is due, or after the turn in which CQEs were compressed.
   void report_held_event();
   /// Cost of destroying the CQ.
@@ -116,9 +125,25 @@ class CompletionQueue : public hca::Used {
     kArmedAll = 2,
     kCompresses = 4,
     kFailed = 8,
+    kFaulty = 16,  ///< there are fault rules
   };
   static constexpr std::uint8_t kArmed = kArmedSolicited | kArmedAll;
 
+  /// CQEs that a fault rule holds back.
+  struct Stall {
+    struct Held {
+      std::array<std::byte, kWideCqeSize> bytes{};
+      std::size_t size = 0;
+      bool solicited = false;
+    };
+    hca::FaultId rule = 0;
+    std::vector<Held> held;
+  };
+  /// Most CQEs that are held back.
+  static constexpr std::size_t kHeldMax = 1 << 16;
+
+  bool is_stalled();
+  bool hold_back(std::span<const std::byte> cqe, bool solicited);
   [[gnu::noinline]] bool write_slow(std::span<std::byte, kCqeSize> cqe, bool solicited);
   /// Software owns an entry when its owner bit equals the lap's parity (PRM 7.12.4).
   void put_owner(std::span<std::byte> cqe) const { cqe.back() |= std::byte(ring_.lap()); }
@@ -154,6 +179,7 @@ class CompletionQueue : public hca::Used {
   std::uint32_t requested_ = 0;            ///< cmd_sn of the last arming
   std::optional<std::uint32_t> answered_;  ///< cmd_sn of the last arming that led to an event
   Status status_ = Status::OK;
+  std::unique_ptr<Stall> stall_;  ///< null: no CQE is held back
   SharedDoorbells::Listener listener_;
 };
 
@@ -165,6 +191,10 @@ class CompletionQueues {
 
   CompletionQueue* create(CompletionQueue::Attributes attributes) {
     return table_.emplace(std::move(attributes), eqs_, moderation_);
+  }
+  /// Called after a change of the fault rules.
+  void follow_fault_rules() {
+    table_.for_each([](CompletionQueue& cq) { cq.follow_fault_rules(); });
   }
   CompletionQueue* find(Cqn cqn) { return table_.find(cqn); }
   void destroy(Cqn cqn) { table_.erase(cqn); }

@@ -17,6 +17,13 @@ using QueueType = spec::connectx::event_queue_type;
 
 bool failed(const EventQueue& eq) { return eq.status() != spec::connectx::eq_status::OK; }
 
+/// The CQ of a completion event. Nothing for other events.
+std::optional<std::uint32_t> completion_of(std::uint8_t type, const EventData& data) {
+  using Data = spec::connectx::event_data_completion;
+  if (type != 0) return std::nullopt;
+  return static_cast<std::uint32_t>(util::View<Data>(data).get(Data::cqn));
+}
+
 EventData queue_event(std::uint32_t number, QueueType type) {
   using Data = spec::connectx::event_data_qp_srq;
   util::Struct<Data> data;
@@ -27,7 +34,7 @@ EventData queue_event(std::uint32_t number, QueueType type) {
 
 }  // namespace
 
-EventQueue::EventQueue(Eqn eqn, Attributes attributes, pcie::Msix& msix)
+EventQueue::EventQueue(Eqn eqn, Attributes attributes, pcie::Msix& msix, const EventQueues& all)
     : eqn_(eqn),
       attributes_(std::move(attributes)),
       ring_({.log_count = attributes_.log_size,
@@ -35,7 +42,8 @@ EventQueue::EventQueue(Eqn eqn, Attributes attributes, pcie::Msix& msix)
              .counter_bits = EqDoorbell::consumer_index.kWidth,
              .overrun_ignore = attributes_.overrun_ignore},
             std::move(attributes_.queue.memory)),
-      msix_(msix) {}
+      msix_(msix),
+      all_(all) {}
 
 bool EventQueue::post(std::uint8_t event_type, std::uint8_t sub_type, const EventData& data) {
   if (failed_ || ring_.full()) return false;
@@ -47,7 +55,7 @@ bool EventQueue::post(std::uint8_t event_type, std::uint8_t sub_type, const Even
   eqe.set(EqeLayout::owner, ring_.lap());
   failed_ = !ring_.publish(eqe.bytes());
   if (failed_) return false;
-  if (armed_) raise();
+  if (armed_) raise(completion_of(event_type, data));
   return true;
 }
 
@@ -63,14 +71,19 @@ spec::connectx::eq_status EventQueue::status() const {
   return failed_ ? eq_status::EQ_WRITE_FAILURE : eq_status::OK;
 }
 
-void EventQueue::raise() {
+void EventQueue::raise(std::optional<std::uint32_t> cqn) {
   armed_ = false;
-  msix_.raise(attributes_.vector);
+  if (!all_.loses_interrupt(cqn)) msix_.raise(attributes_.vector);
+}
+
+bool EventQueues::loses_interrupt(std::optional<std::uint32_t> cqn) const {
+  return faults() &&
+         faults().take({.action = hca::FaultAction::kLoseInterrupt, .cq = cqn}) != nullptr;
 }
 
 EventQueue* EventQueues::create(EventQueue::Attributes attributes) {
   const auto events = attributes.events;
-  auto* eq = table_.emplace(std::move(attributes), msix_);
+  auto* eq = table_.emplace(std::move(attributes), msix_, *this);
   if (eq == nullptr) return nullptr;
   // The event types of a new EQ are no longer mapped to their earlier EQs (PRM CREATE_EQ).
   for (std::size_t type = 0; type < events.size(); ++type) {

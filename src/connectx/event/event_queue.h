@@ -14,6 +14,7 @@
 #include "connectx/base/limits.h"
 #include "connectx/base/numbers.h"
 #include "connectx/queue/mapped_queue.h"
+#include "hca/faults.h"
 #include "hca/object_table.h"
 #include "hca/published_ring.h"
 #include "hca/use.h"
@@ -25,6 +26,8 @@
 #include "util/trace.h"
 
 namespace softhca::connectx {
+
+class EventQueues;
 
 inline constexpr std::size_t kEqeSize = 64;
 /// Bytes 0x20..0x3B of an EQE.
@@ -43,7 +46,7 @@ class EventQueue : public hca::Used {
     hca::Use uar_use;
   };
 
-  EventQueue(Eqn eqn, Attributes attributes, pcie::Msix& msix);
+  EventQueue(Eqn eqn, Attributes attributes, pcie::Msix& msix, const EventQueues& all);
 
   Eqn eqn() const { return eqn_; }
   const Attributes& attributes() const { return attributes_; }
@@ -60,12 +63,13 @@ class EventQueue : public hca::Used {
   void handle_doorbell(std::uint32_t consumer, bool arm);
 
  private:
-  void raise();
+  void raise(std::optional<std::uint32_t> cqn = std::nullopt);
 
   Eqn eqn_;
   Attributes attributes_;
   hca::PublishedRing ring_;
   pcie::Msix& msix_;
+  const EventQueues& all_;
   bool armed_ = false;
   bool failed_ = false;
 };
@@ -110,6 +114,12 @@ class EventQueues {
     return data;
   }
 
+  /// The fault rules. `hook` must outlive this.
+  void set_faults(const hca::FaultHook& hook) { faults_ = &hook; }
+  const hca::FaultHook& faults() const { return *faults_; }
+  /// True if a fault rule drops the interrupt of an EQ. `cqn`: the CQ whose event it reports.
+  bool loses_interrupt(std::optional<std::uint32_t> cqn) const;
+
   util::Notes& notes() { return notes_; }
   /// Trace of completions and events. Null: no trace.
   util::Trace* trace() const { return trace_; }
@@ -119,6 +129,8 @@ class EventQueues {
   void note(Eqn eqn, std::string_view type, std::uint32_t cqn);
   void lost(const EventQueue& eq, std::string_view type);
 
+  static constexpr hca::FaultHook kNoFaults{};
+  const hca::FaultHook* faults_ = &kNoFaults;
   pcie::Msix& msix_;
   Health& health_;
   util::Notes& notes_;

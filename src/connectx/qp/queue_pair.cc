@@ -65,6 +65,18 @@ void QueuePair::bind(rdma::QueuePair& rdma_qp, bool atomics) {
   send_queue_.bind(rdma_qp.service().datagram, atomics);
 }
 
+bool QueuePair::follow_fault_rules(const hca::FaultHook& faults) {
+  if (faulty_ != nullptr) return faulty_->follow_rules();
+  if (!faults) return false;
+  const auto opcode_of = [](const rdma::SendRequest& request) {
+    const auto opcode = SendCookie::unpack(request.cookie).opcode;
+    return to_string(static_cast<spec::connectx::wqe_opcode>(opcode));
+  };
+  faulty_ = std::make_unique<hca::FaultyQueues>(hca::FaultyQueues::Parts{
+      .faults = faults, .qp = *rdma_qp_, .queues = *this, .opcode_of = opcode_of});
+  return false;
+}
+
 void QueuePair::set_context(QpContext::View context, const QueueMapper& mapper) {
   context_.replace_with(context);
   const auto address = context.get(QpContext::Layout::dbr_addr);
@@ -84,6 +96,7 @@ void QueuePair::set_rules() {
 void QueuePair::reset_rings() {
   send_queue_.reset();
   receive_queue_.ring().reset();
+  if (faulty_ != nullptr) faulty_->reset();
   failure = hca::Failure::kNone;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "connectx/queue/mapped_queue.h"
 #include "connectx/queue/shared_doorbells.h"
 #include "hca/failing_list.h"
+#include "hca/faulty_queues.h"
 #include "hca/use.h"
 #include "hca/work_ring.h"
 #include "rdma/queue_pair.h"
@@ -77,6 +79,9 @@ class QueuePair final : private rdma::WorkQueues {
 
   /// The interface for the transport.
   rdma::WorkQueues& queues() { return *this; }
+  /// Called after a change of the fault rules, and for a new QP while there are rules. True if a
+  /// request that was held back goes on: the transport must be notified.
+  bool follow_fault_rules(const hca::FaultHook& faults);
 
   // State that Rdma keeps for the QP.
   hca::Failure failure = hca::Failure::kNone;  ///< since the last 2RST
@@ -114,6 +119,7 @@ class QueuePair final : private rdma::WorkQueues {
   QpReceiveQueue receive_queue_;
   Rdma& rdma_;
   rdma::QueuePair* rdma_qp_ = nullptr;
+  std::unique_ptr<hca::FaultyQueues> faulty_;  ///< null: there were no fault rules yet
 };
 
 }  // namespace softhca::connectx

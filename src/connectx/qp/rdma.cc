@@ -74,6 +74,24 @@ void Rdma::fail_listed(util::WorkBudget& work) {
       });
 }
 
+// Fault rules ----------------------------------------------------------------------------------
+
+void Rdma::follow_fault_rules() {
+  queue_pairs_.for_each([this](QueuePair& qp) {
+    if (qp.follow_fault_rules(parts_.event_queues.faults())) {
+      transport_.doorbell_send(qp.rdma_qp());
+    }
+  });
+}
+
+/// Drops CQEs that a fault rule holds back: software that destroys a QP expects none later.
+void Rdma::drop_held(const QueuePair& qp) {
+  if (!parts_.event_queues.faults()) return;
+  for (const auto cqn : {qp.context().send_cqn(), qp.context().receive_cqn()}) {
+    if (auto* cq = parts_.completion_queues.find(cqn)) cq->drop_held(qp.qpn());
+  }
+}
+
 // Receive queues that flush --------------------------------------------------------------------
 
 void Rdma::watch(QueuePair& qp) {
@@ -128,6 +146,7 @@ QueuePair* Rdma::add_qp(util::View<spec::connectx::qpc> context, NewQp made) {
     queue_pairs_.erase(qp->qpn());  // a QP in the table must have its part in the transport
     throw;
   }
+  if (const auto& faults = parts_.event_queues.faults()) (void)qp->follow_fault_rules(faults);
   if (qp->context().service() == QpContext::Service::REG_UMR) umr_queues_.push_back(qp->qpn());
   if (qp->context().service() == QpContext::Service::QP1) {
     gsi_ = qp->qpn();
@@ -142,6 +161,7 @@ void Rdma::remove_qp(QueuePair& qp) {
     transport_.set_gsi(std::nullopt);
   }
   unwatch(qp);
+  drop_held(qp);
   std::erase(umr_queues_, qp.qpn());
   transport_.destroy_qp(qp.rdma_qp());
   queue_pairs_.erase(qp.qpn());
@@ -182,7 +202,10 @@ tl::expected<void, rdma::Reason> Rdma::move_qp(QueuePair& qp, QpState to) {
   const auto moved = transport_.modify(qp.rdma_qp(), to, qp.context().attributes(parts_.limits));
   // The record must not be read before the next doorbell. Software zeroes it only after 2RST has
   // completed, or never (UCX).
-  if (moved && to == QpState::kReset) qp.reset_rings();
+  if (moved && to == QpState::kReset) {
+    drop_held(qp);
+    qp.reset_rings();
+  }
   return moved;
 }
 

@@ -99,6 +99,9 @@ class Rdma {
 
   // Objects ------------------------------------------------------------------------------------
 
+  /// Called after a change of the fault rules.
+  void follow_fault_rules();
+
   rdma::Transport& transport() { return transport_; }
   rdma::GidTable& gids() { return transport_.gids(); }
   const rdma::PortCounters& counters() const { return transport_.counters(); }
@@ -165,6 +168,7 @@ class Rdma {
   }
 
   void unwatch(QueuePair& qp);
+  void drop_held(const QueuePair& qp);
   void poll_watched(util::Time now, util::WorkBudget& work);
   void fail_listed(util::WorkBudget& work);
 

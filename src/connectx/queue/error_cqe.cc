@@ -7,6 +7,40 @@
 
 namespace softhca::connectx {
 
+spec::connectx::cqe_syndrome syndrome_for(rdma::WorkStatus status) {
+  using rdma::WorkStatus;
+  using spec::connectx::cqe_syndrome;
+  switch (status) {
+    case WorkStatus::kLocalLength:
+      return cqe_syndrome::LOCAL_LENGTH_ERROR;
+    case WorkStatus::kLocalQpOperation:
+      return cqe_syndrome::LOCAL_QP_OPERATION_ERROR;
+    case WorkStatus::kLocalProtection:
+      return cqe_syndrome::LOCAL_PROTECTION_ERROR;
+    case WorkStatus::kFlushed:
+      return cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR;
+    case WorkStatus::kMemoryWindowBind:
+      return cqe_syndrome::MEMORY_WINDOW_BIND_ERROR;
+    case WorkStatus::kBadResponse:
+      return cqe_syndrome::BAD_RESPONSE_ERROR;
+    case WorkStatus::kLocalAccess:
+      return cqe_syndrome::LOCAL_ACCESS_ERROR;
+    case WorkStatus::kRemoteInvalidRequest:
+      return cqe_syndrome::REMOTE_INVALID_REQUEST_ERROR;
+    case WorkStatus::kRemoteAccess:
+      return cqe_syndrome::REMOTE_ACCESS_ERROR;
+    case WorkStatus::kRemoteOperation:
+      return cqe_syndrome::REMOTE_OPERATION_ERROR;
+    case WorkStatus::kTransportRetryExceeded:
+      return cqe_syndrome::TRANSPORT_RETRY_COUNTER_EXCEEDED;
+    case WorkStatus::kRnrRetryExceeded:
+      return cqe_syndrome::RNR_RETRY_COUNTER_EXCEEDED;
+    case WorkStatus::kSuccess:
+      break;
+  }
+  return cqe_syndrome::LOCAL_QP_OPERATION_ERROR;
+}
+
 void encode_error_cqe(std::span<std::byte, 64> cqe, const ErrorCqe& error) {
   using Layout = spec::connectx::cqe_error;
   using spec::connectx::cqe_opcode;

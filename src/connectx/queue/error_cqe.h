@@ -8,6 +8,7 @@
 
 #include "connectx/queue/vendor_error.h"
 #include "rdma/reasons.h"
+#include "rdma/types.h"
 #include "spec/connectx/opcodes.h"
 
 namespace softhca::connectx {
@@ -21,6 +22,9 @@ struct ErrorCqe {
   std::uint16_t wqe_counter;
   std::uint8_t wqe_opcode = 0;  ///< of a send WQE
 };
+
+/// Maps the status of IBTA 11.6.2 to the syndrome of error CQEs.
+spec::connectx::cqe_syndrome syndrome_for(rdma::WorkStatus status);
 
 /// vendor_error_syndrome has the hardware's value, for drivers and programs. hw_error_syndrome,
 /// which no driver evaluates, has the reason number.

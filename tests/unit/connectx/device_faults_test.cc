@@ -1,0 +1,354 @@
+// Faults that a user injects into the device: health, removal, commands, interrupts, CQs.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+
+#include "connectx/base/resources.h"
+#include "connectx/ethernet_send.h"
+#include "connectx/event/event_queue.h"
+#include "connectx/fault_names.h"
+#include "connectx/queue_host.h"
+#include "hca/faults.h"
+#include "spec/connectx/cqe.h"
+#include "spec/connectx/hca.h"
+#include "spec/connectx/init_segment.h"
+#include "spec/connectx/resources.h"
+#include "util/log.h"
+
+namespace softhca::connectx {
+namespace {
+
+namespace s = spec::connectx;
+using Buffer = s::health_buffer;
+using Opcode = FakeHost::Opcode;
+using Code = s::command_status;
+
+constexpr std::uint64_t kBuffer = s::init_segment::health_buffer.kOffset;
+constexpr std::uint64_t kCounter = s::init_segment::health_counter.kOffset;
+
+/// The rules of one device, as a server keeps them.
+struct Rules {
+  explicit Rules(Device& of) : device(of) {
+    util::set_log_level(util::LogLevel::kError);
+    device.faults().set_rules(faults);
+  }
+  hca::FaultId add(std::string_view text) {
+    auto rule = hca::parse_fault(text, fault_names());
+    EXPECT_TRUE(rule) << rule.error().message;
+    const auto id = faults.add(*std::move(rule));
+    device.faults().follow_rules();
+    return id;
+  }
+  void remove(hca::FaultId id) {
+    EXPECT_TRUE(faults.remove(id));
+    device.faults().follow_rules();
+  }
+  const hca::Faults::Entry& at(hca::FaultId id) const { return *faults.find(id); }
+
+  Device& device;
+  hca::Faults faults;
+};
+
+class DeviceFaults : public QueueTest {
+ protected:
+  Reply query_pages() {
+    Input<s::query_pages_in> in(Opcode::QUERY_PAGES, 1);
+    return host.execute<s::query_pages_out>(in);
+  }
+  /// Posts QUERY_PAGES in a slot, without waiting for it.
+  void post(unsigned slot) {
+    Input<s::query_pages_in> in(Opcode::QUERY_PAGES, 1);
+    host.prepare(slot, in.bytes(), s::query_pages_out::kSize);
+    host.ring_commands(1u << slot);
+    host.run();
+  }
+  bool is_done(unsigned slot) { return host.slot(slot).get(FakeHost::Entry::ownership) == 0; }
+  bool counter_moves() {
+    const auto before = host.read32(kCounter);
+    host.advance(std::chrono::seconds(1));
+    return host.read32(kCounter) != before;
+  }
+  bool asks_for_recovery() { return (host.read32(kBuffer + Buffer::rfr.kOffset) >> 31) != 0; }
+  std::uint16_t vendor_id() {
+    std::array<std::byte, 2> bytes{};
+    host.device.read_config(0, bytes);
+    return static_cast<std::uint16_t>(std::to_integer<unsigned>(bytes[0]) |
+                                      std::to_integer<unsigned>(bytes[1]) << 8);
+  }
+
+  Rules rules{host.device};
+};
+
+// The device as a whole ---------------------------------------------------------------------------
+
+TEST_F(DeviceFaults, AnInternalErrorShowsItsSyndromeAndStopsTheCounter) {
+  EXPECT_TRUE(counter_moves());
+  const auto rule = rules.add("do=internal-error,syndrome=HIGH_TEMP_ERR");
+  EXPECT_EQ(rules.at(rule).fired, 1u);
+  EXPECT_EQ(health(), 0x10u);
+  EXPECT_TRUE(asks_for_recovery());
+  EXPECT_FALSE(counter_moves());
+  EXPECT_NE(host.read32(0x230), 0xFFFF'FFFFu) << "it is still on the bus";
+}
+
+TEST_F(DeviceFaults, ABrokenDeviceEndsNoCommandUntilADriverStartsAgain) {
+  rules.add("do=internal-error");
+  EXPECT_EQ(health(), 0x01u) << "FW_INTERNAL_ERR";
+  post(0);
+  EXPECT_FALSE(is_done(0));
+  EXPECT_GT(host.device.run(host.now), host.now) << "it waits for its driver, and not in a loop";
+  EXPECT_EQ(host.read32(0x1FC), 0u) << "a driver may start again";
+  host.initialize();
+  EXPECT_EQ(health(), 0u);
+  EXPECT_FALSE(asks_for_recovery());
+  EXPECT_TRUE(counter_moves());
+  EXPECT_TRUE(query_pages().ok());
+}
+
+TEST_F(DeviceFaults, AResetEndsAnInternalError) {
+  rules.add("do=internal-error");
+  host.device.reset();
+  EXPECT_EQ(host.read32(kCounter) >> 24, 0u);
+  EXPECT_TRUE(counter_moves());
+}
+
+TEST_F(DeviceFaults, AnInternalErrorCanWaitForACommand) {
+  const auto rule = rules.add("opcode=QUERY_PAGES,nth=2,do=internal-error");
+  EXPECT_TRUE(query_pages().ok());
+  EXPECT_EQ(health(), 0u);
+  post(0);
+  EXPECT_FALSE(is_done(0));
+  EXPECT_EQ(health(), 0x01u);
+  EXPECT_EQ(rules.at(rule).fired, 1u);
+}
+
+TEST_F(DeviceFaults, ARemovedFunctionReadsAsOnes) {
+  EXPECT_EQ(vendor_id(), 0x15b3u);
+  const auto rule = rules.add("do=remove");
+  EXPECT_EQ(vendor_id(), 0xFFFFu);
+  EXPECT_EQ(host.read32(0), 0xFFFF'FFFFu);
+  EXPECT_EQ(host.read32(0x230), 0xFFFF'FFFFu);
+  EXPECT_EQ(host.read32(kCounter), 0xFFFF'FFFFu);
+  post(0);
+  EXPECT_FALSE(is_done(0));
+  host.device.reset();
+  EXPECT_EQ(host.read32(0), 0xFFFF'FFFFu) << "a reset does not bring it back";
+  rules.remove(rule);
+  EXPECT_EQ(vendor_id(), 0x15b3u);
+  EXPECT_NE(host.read32(0), 0xFFFF'FFFFu);
+  EXPECT_EQ(host.device.driver().state(), HcaState::kDisabled) << "it comes back reset";
+}
+
+TEST_F(DeviceFaults, ARemovalCanWaitForACommand) {
+  rules.add("opcode=QUERY_PAGES,do=remove");
+  post(0);
+  EXPECT_FALSE(is_done(0));
+  EXPECT_EQ(vendor_id(), 0xFFFFu);
+}
+
+TEST_F(DeviceFaults, ARemovedFunctionRaisesNoInterruptAndWritesNothing) {
+  make_cq();
+  arm_eq(0);
+  arm_cq(0);
+  rules.add("do=remove");
+  arm_cq(0);
+  eq_doorbell(0x40, 0, host.uar);
+  host.run();
+  EXPECT_EQ(host.interrupts(2), 0u);
+  EXPECT_FALSE(host.device.config().may_send_requests());
+}
+
+TEST_F(DeviceFaults, ARuleForAnotherFunctionHasNoEffect) {
+  const auto rule = rules.add("function=other,do=remove");
+  EXPECT_EQ(vendor_id(), 0x15b3u);
+  EXPECT_EQ(rules.at(rule).matched, 0u);
+}
+
+// Commands ----------------------------------------------------------------------------------------
+
+TEST_F(DeviceFaults, ACommandEndsWithTheStatusOfTheRule) {
+  const auto rule = rules.add("opcode=ALLOC_PD,nth=2,do=fail-command,status=NO_RESOURCES");
+  const auto allocate = [&] {
+    Input<s::alloc_pd_in> in(Opcode::ALLOC_PD);
+    return host.execute<s::alloc_pd_out>(in);
+  };
+  EXPECT_TRUE(allocate().ok());
+  const auto before = host.device.driver().resources().pds().count();
+  const auto failed = allocate();
+  EXPECT_EQ(failed.status(), Code::NO_RESOURCES);
+  EXPECT_EQ(failed.reason(), "a fault rule of the user makes the command fail");
+  EXPECT_EQ(host.device.driver().resources().pds().count(), before) << "it was not executed";
+  EXPECT_TRUE(allocate().ok());
+  EXPECT_TRUE(query_pages().ok());
+  EXPECT_EQ(rules.at(rule).matched, 3u);
+  EXPECT_EQ(rules.at(rule).fired, 1u);
+}
+
+TEST_F(DeviceFaults, ACommandEndsWithTheSyndromeOfTheRule) {
+  // It is one of the device's own, so that `softhca explain` knows it.
+  const auto syndrome = syndrome_of("PRM Table 55", "unknown PD");
+  rules.add("do=fail-command,status=BAD_RESOURCE,syndrome=" + std::to_string(syndrome));
+  post(2);
+  ASSERT_TRUE(is_done(2));
+  const auto reply = host.collect(2, s::query_pages_out::kSize, {});
+  EXPECT_EQ(reply.status(), Code::BAD_RESOURCE);
+  EXPECT_EQ(reply.syndrome(), syndrome);
+}
+
+TEST_F(DeviceFaults, AHangingCommandEndsWhenTheRuleIsRemovedAndOthersGoOn) {
+  const auto rule = rules.add("opcode=QUERY_PAGES,do=hang-command");
+  post(3);
+  host.advance(std::chrono::hours(1));
+  host.run();
+  EXPECT_FALSE(is_done(3));
+  EXPECT_NE(host.allocate_pd(), 0u);
+  EXPECT_FALSE(is_done(3));
+  rules.remove(rule);
+  host.run();
+  EXPECT_TRUE(is_done(3));
+}
+
+TEST_F(DeviceFaults, ANewDriverGetsNoAnswerToCommandsOfTheLastOne) {
+  const auto rule = rules.add("opcode=QUERY_PAGES,do=hang-command");
+  post(3);
+  host.start_queue();
+  host.run();
+  Input<s::query_pages_in> in(Opcode::QUERY_PAGES, 1);
+  host.prepare(3, in.bytes(), s::query_pages_out::kSize);
+  rules.remove(rule);
+  host.run();
+  EXPECT_FALSE(is_done(3)) << "the new driver has not rung";
+}
+
+// Interrupts and CQs ------------------------------------------------------------------------------
+
+TEST_F(DeviceFaults, ALostInterruptLeavesTheEvent) {
+  make_cq();
+  arm_eq(0);
+  arm_cq(0);
+  const auto rule = rules.add("nth=1,do=lose-interrupt");
+  EXPECT_TRUE(complete());
+  EXPECT_EQ(events(), 1u);
+  EXPECT_EQ(host.interrupts(2), 0u);
+  arm_cq(1);
+  EXPECT_TRUE(complete());
+  EXPECT_EQ(host.interrupts(2), 0u) << "the EQ is not armed";
+  arm_eq(1);
+  EXPECT_EQ(host.interrupts(2), 1u);
+  EXPECT_EQ(rules.at(rule).fired, 1u);
+}
+
+TEST_F(DeviceFaults, AnInterruptIsLostForOneCqAlone) {
+  make_cq();
+  arm_eq(0);
+  arm_cq(0);
+  rules.add("cq=" + std::to_string(cqn + 1) + ",do=lose-interrupt");
+  EXPECT_TRUE(complete());
+  EXPECT_EQ(host.interrupts(2), 1u);
+  rules.add("cq=" + std::to_string(cqn) + ",do=lose-interrupt");
+  arm_eq(1);
+  arm_cq(1);
+  EXPECT_TRUE(complete());
+  EXPECT_EQ(events(), 2u);
+  EXPECT_EQ(host.interrupts(2), 1u);
+}
+
+TEST_F(DeviceFaults, AStalledCqGoesOnWhenTheRuleIsRemoved) {
+  make_cq();
+  arm_eq(0);
+  arm_cq(0);
+  const auto rule = rules.add("nth=2,do=stall-cq");
+  const auto mark = [&](unsigned index) { return host.at(cq + 64 * index)[1]; };
+  EXPECT_TRUE(complete(false, std::byte{1}));
+  EXPECT_EQ(mark(0), std::byte{1});
+  arm_cq(1);
+  EXPECT_TRUE(complete(false, std::byte{2}));
+  EXPECT_TRUE(complete(false, std::byte{3}));
+  EXPECT_EQ(events(), 1u);
+  EXPECT_EQ(mark(1), std::byte{0});
+  rules.remove(rule);
+  EXPECT_EQ(mark(1), std::byte{2});
+  EXPECT_EQ(mark(2), std::byte{3});
+  EXPECT_EQ(events(), 2u);
+  EXPECT_TRUE(complete(false, std::byte{4}));
+  EXPECT_EQ(mark(3), std::byte{4});
+}
+
+TEST_F(DeviceFaults, AStalledCqOverrunsWhenMoreWaitsThanItHolds) {
+  make_cq(1);
+  rules.add("do=stall-cq");
+  EXPECT_TRUE(complete());
+  EXPECT_TRUE(complete());
+  EXPECT_FALSE(complete());
+  EXPECT_TRUE(host.device.driver().completion_queues().find(Cqn(cqn))->failed());
+}
+
+TEST_F(DeviceFaults, ANewCqFollowsTheRulesThatExist) {
+  rules.add("do=stall-cq");
+  make_cq();
+  EXPECT_TRUE(complete(false, std::byte{7}));
+  EXPECT_EQ(host.at(cq)[1], std::byte{0});
+}
+
+}  // namespace
+
+// The netdev's send queues
+// -------------------------------------------------------------------------
+
+namespace test {
+namespace {
+
+class SendQueueFaults : public EthernetSend {
+ protected:
+  void post() {
+    host.write_wqe(sqn, send_of(frame, 18));
+    host.ring_send(sqn);
+    host.run();
+  }
+  const std::vector<std::byte> frame = make_frame({});
+  Rules rules{host.device};
+};
+
+TEST_F(SendQueueFaults, AStalledSqGoesOnWhenTheRuleIsRemoved) {
+  post();
+  expect_completion(0);
+  const auto rule = rules.add("qp=" + std::to_string(sqn) + ",opcode=SEND,nth=2,do=stall-send");
+  post();
+  expect_completion(1);
+  post();
+  post();
+  EXPECT_EQ(host.port.sent.size(), 2u);
+  EXPECT_TRUE(host.poll(cqn).empty());
+  EXPECT_EQ(rules.at(rule).matched, 2u);
+  rules.remove(rule);
+  host.run();
+  EXPECT_EQ(host.port.sent.size(), 4u);
+  expect_completion(2);
+  expect_completion(3);
+}
+
+TEST_F(SendQueueFaults, AWqeEndsWithTheStatusOfTheRule) {
+  rules.add("nth=2,do=fail-request,status=LOC_PROT_ERR");
+  post();
+  expect_completion(0);
+  post();
+  expect_error(1, cqe_syndrome::LOCAL_PROTECTION_ERROR, rdma::Reason::kFaultRule);
+  EXPECT_EQ(host.sq_state(sqn), spec::connectx::sq_state::ERR);
+  EXPECT_EQ(host.port.sent.size(), 1u);
+}
+
+TEST_F(SendQueueFaults, AStalledSqThatFailsFlushes) {
+  rules.add("do=stall-send");
+  post();
+  EXPECT_TRUE(host.poll(cqn).empty());
+  EXPECT_TRUE(
+      host.modify_sq(sqn, spec::connectx::sq_state::RDY, spec::connectx::sq_state::ERR).ok());
+  host.run();
+  expect_error(0, cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR, rdma::Reason::kFlushed);
+  EXPECT_TRUE(host.port.sent.empty());
+}
+
+}  // namespace
+}  // namespace test
+}  // namespace softhca::connectx
