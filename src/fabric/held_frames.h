@@ -1,0 +1,58 @@
+// Frames of one direction of a link that wait: for their time, or until others have passed them.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <optional>
+
+#include "util/clock.h"
+#include "wire/frame.h"
+
+namespace softhca::fabric {
+
+class HeldFrames {
+ public:
+  static constexpr std::size_t kFramesMax = 4096;
+  static constexpr std::size_t kBytesMax = std::size_t{16} << 20;
+
+  struct Terms {
+    util::Time due;       ///< the frame does not wait longer
+    unsigned passes = 0;  ///< frames that must pass first; 0: only time counts
+    unsigned owner = 0;   ///< the rule that holds it
+  };
+
+  /// Holds a copy that owns its payload. False: there is no room, or no memory.
+  bool hold(const wire::Frame& frame, const Terms& terms);
+  /// The next one that is due, in the order of their times; of those of one time, in the order in
+  /// which they came.
+  std::optional<wire::Frame> take_due(util::Time now);
+  /// A frame that was not held has passed.
+  void note_pass();
+  /// Makes the frames due that a rule holds for which `holds(owner)` is false.
+  template <class Holds>
+  void release_others(Holds&& holds) {
+    for (auto at = frames_.begin(); at != frames_.end();) {
+      const auto next = std::next(at);
+      if (!holds(at->second.owner)) make_due(at);
+      at = next;
+    }
+  }
+  util::Time next() const { return frames_.empty() ? util::kNever : frames_.begin()->first; }
+  bool empty() const { return frames_.empty(); }
+
+ private:
+  struct Held {
+    wire::Frame frame;
+    unsigned passes;
+    unsigned owner;
+  };
+  using Frames = std::multimap<util::Time, Held>;
+
+  void make_due(Frames::iterator at);
+
+  Frames frames_;  ///< by time
+  std::size_t bytes_ = 0;
+  std::size_t reordered_ = 0;  ///< how many wait for others to pass
+};
+
+}  // namespace softhca::fabric

@@ -1,0 +1,321 @@
+// A link that fails by rules, on virtual time.
+#include "fabric/faulty_link.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <deque>
+
+#include "fabric/switch.h"
+#include "recorder.h"
+
+namespace softhca::fabric {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+class FaultyLinkTest : public testing::Test {
+ protected:
+  FaultyLinkTest() { link_.set_receiver(&receiver_); }
+
+  NetworkFaults::Id add(std::string_view rule) { return faults_.add(parse_fault(rule).value()); }
+  const NetworkFaults::Counters& counters(NetworkFaults::Id id) {
+    return *faults_.find(id)->counters;
+  }
+  /// Sends frames of these texts.
+  void send(const std::vector<std::string>& texts) {
+    for (const auto& text : texts) link_.transmit(frame_of(kB, kA, texts_.emplace_back(text)));
+  }
+  void receive(const std::vector<std::string>& texts) {
+    for (const auto& text : texts) {
+      below_.receiver->handle_frame(frame_of(kA, kB, texts_.emplace_back(text)));
+    }
+  }
+  /// Lets time pass to this moment, with all events before it.
+  void pass_to(util::Duration end) {
+    while (link_.next_event() <= util::Time(end)) {
+      now_ = std::max(now_, link_.next_event());
+      link_.handle_timeout(now_);
+    }
+    now_ = util::Time(end);
+  }
+
+  util::Time now_{};
+  RecordingPort below_;
+  Recorder receiver_;
+  std::deque<std::string> texts_;
+  NetworkFaults faults_{[this] { return now_; }};
+  FaultyLink link_{below_, faults_, "a", 0};
+};
+
+TEST_F(FaultyLinkTest, WithoutRulesArrivingFramesDoNotPassIt) {
+  EXPECT_EQ(below_.receiver, &receiver_);
+  const auto id = add("port=a,direction=rx,nth=1,do=lose");
+  EXPECT_NE(below_.receiver, &receiver_);
+  receive({"lost", "1"});
+  EXPECT_TRUE(faults_.remove(id));
+  EXPECT_EQ(below_.receiver, &receiver_);
+  send({"2"});
+  EXPECT_THAT(receiver_.texts, ElementsAre("1"));
+  EXPECT_THAT(below_.texts, ElementsAre("2"));
+}
+
+TEST_F(FaultyLinkTest, ARuleActsOnItsPortAndDirectionOnly) {
+  add("port=b,direction=both,do=lose");
+  send({"1"});
+  const auto id = add("port=a,do=lose");
+  send({"2", "3"});
+  receive({"4"});
+  EXPECT_THAT(below_.texts, ElementsAre("1"));
+  EXPECT_THAT(receiver_.texts, ElementsAre("4"));
+  EXPECT_EQ(counters(id).matched, 2u);
+  EXPECT_EQ(counters(id).fired, 2u);
+}
+
+TEST_F(FaultyLinkTest, TurnsCountTheFramesThatTheRuleMatches) {
+  add("port=*,direction=both,to=02:00:00:00:00:02,nth=2,do=lose");
+  receive({"0"});  // to the other station
+  send({"1", "2", "3", "4"});
+  EXPECT_THAT(below_.texts, ElementsAre("1", "3", "4"));
+  faults_.clear();
+  below_.texts.clear();
+  const auto id = add("port=*,every=2,do=lose");
+  send({"1", "2", "3", "4", "5"});
+  EXPECT_THAT(below_.texts, ElementsAre("1", "3", "5"));
+  EXPECT_EQ(counters(id).matched, 5u);
+  EXPECT_EQ(counters(id).fired, 2u);
+}
+
+TEST_F(FaultyLinkTest, AWindowBeginsWithTheFirstFrameThatTheRuleActsOn) {
+  add("port=a,nth=2,for=2ms,do=lose");
+  send({"1"});
+  pass_to(10ms);
+  send({"2"});
+  pass_to(11ms);
+  send({"3"});
+  pass_to(12ms);
+  send({"4"});
+  EXPECT_THAT(below_.texts, ElementsAre("1", "4"));
+}
+
+TEST_F(FaultyLinkTest, TheSameSeedLosesTheSameFramesAndAnotherOthers) {
+  const auto run = [this](const std::string& seed) {
+    below_.texts.clear();
+    const auto id = add("port=a,probability=0.5,seed=" + seed + ",do=lose");
+    std::vector<std::string> frames;
+    for (int i = 0; i != 200; ++i) frames.push_back(std::to_string(i));
+    send(frames);
+    faults_.remove(id);
+    return below_.texts;
+  };
+  const auto first = run("7");
+  EXPECT_NEAR(static_cast<double>(first.size()), 100, 30);
+  EXPECT_EQ(run("7"), first);
+  EXPECT_NE(run("8"), first);
+}
+
+// The value is a constant: every platform must give the same sequence.
+TEST_F(FaultyLinkTest, ASeedMeansTheSameOnEveryPlatform) {
+  add("port=a,probability=0.5,do=lose");
+  send({"0", "1", "2", "3", "4", "5", "6", "7"});
+  EXPECT_THAT(below_.texts, ElementsAre("1", "4"));
+}
+
+TEST_F(FaultyLinkTest, LinksOfOneRuleLoseDifferentFrames) {
+  RecordingPort other_below;
+  FaultyLink other(other_below, faults_, "a", 1);
+  add("port=*,probability=0.5,do=lose");
+  for (int i = 0; i != 100; ++i) {
+    send({std::to_string(i)});
+    other.transmit(frame_of(kB, kA, texts_.back()));
+  }
+  EXPECT_NE(below_.texts, other_below.texts);
+}
+
+TEST_F(FaultyLinkTest, DuplicatesBothWays) {
+  add("port=a,direction=both,do=duplicate");
+  send({"1"});
+  receive({"2"});
+  EXPECT_THAT(below_.texts, ElementsAre("1", "1"));
+  EXPECT_THAT(receiver_.texts, ElementsAre("2", "2"));
+}
+
+TEST_F(FaultyLinkTest, AReorderedFrameLetsSoManyOthersPass) {
+  add("port=a,direction=both,every=4,do=reorder,distance=2");
+  send({"1", "2", "3", "4", "5", "6", "7"});
+  receive({"8", "9"});
+  EXPECT_THAT(below_.texts, ElementsAre("1", "2", "3", "5", "6", "4", "7"));
+  pass_to(99us);
+  EXPECT_THAT(receiver_.texts, ElementsAre("9"));
+  pass_to(100us);
+  EXPECT_THAT(receiver_.texts, ElementsAre("9", "8"));
+}
+
+TEST_F(FaultyLinkTest, ADelayedFrameIsPassedByOthersButNotByThoseOfItsRule) {
+  add("port=a,to=02:00:00:00:00:02,do=delay,time=10us,jitter=10us");
+  for (int i = 0; i != 50; ++i) {
+    send({std::to_string(i)});
+    pass_to(std::chrono::microseconds(i + 1));
+  }
+  link_.transmit(frame_of(kB + 1, kA, "other"));
+  ASSERT_GE(below_.texts.size(), 30u);
+  EXPECT_EQ(below_.texts.back(), "other");
+  std::erase(below_.texts, "other");
+  pass_to(69us);
+  ASSERT_EQ(below_.texts.size(), 50u);
+  for (int i = 0; i != 50; ++i)
+    EXPECT_EQ(below_.texts[static_cast<std::size_t>(i)], std::to_string(i));
+}
+
+TEST_F(FaultyLinkTest, ADelayedFrameOutlivesTheSendersMemory) {
+  add("port=a,do=delay,time=1us");
+  std::string text = "before";
+  link_.transmit(frame_of(kB, kA, text));
+  text = "after!";
+  EXPECT_THAT(below_.texts, IsEmpty());
+  EXPECT_EQ(link_.next_event(), util::Time(1us));
+  EXPECT_FALSE(link_.has_due());
+  now_ = util::Time(1us);
+  EXPECT_TRUE(link_.has_due());
+  link_.handle_timeout(now_);
+  EXPECT_THAT(below_.texts, ElementsAre("before"));
+}
+
+TEST_F(FaultyLinkTest, ALimitSendsAtItsRateAndLosesWhatItsQueueDoesNotHold) {
+  // A frame of 100 bytes takes 8 us. The queue has room for two beside the one under way.
+  const auto id = add("port=a,do=limit,rate=100mbit,queue=150");
+  const std::string payload(86, 'x');
+  send(std::vector<std::string>(5, payload));
+  EXPECT_THAT(below_.texts, IsEmpty());
+  pass_to(7999ns);
+  EXPECT_THAT(below_.texts, IsEmpty());
+  pass_to(8us);
+  EXPECT_THAT(below_.texts, SizeIs(1));
+  pass_to(16us);
+  EXPECT_THAT(below_.texts, SizeIs(2));
+  pass_to(1s);
+  EXPECT_THAT(below_.texts, SizeIs(2));
+  EXPECT_EQ(counters(id).lost, 3u);
+}
+
+TEST_F(FaultyLinkTest, APauseStopsOneDirectionAndKeepsTheOrder) {
+  add("port=a,nth=2,do=pause,time=1ms");
+  send({"1", "2", "3"});
+  receive({"4"});
+  EXPECT_THAT(below_.texts, ElementsAre("1"));
+  EXPECT_THAT(receiver_.texts, ElementsAre("4"));
+  // A frame that comes when the pause ends does not overtake.
+  now_ = util::Time(1ms);
+  send({"5"});
+  EXPECT_THAT(below_.texts, ElementsAre("1", "2", "3", "5"));
+}
+
+TEST_F(FaultyLinkTest, WhatTheMemoryDoesNotHoldIsLostAndCounted) {
+  const auto id = add("port=a,do=delay,time=1s");
+  for (std::size_t i = 0; i != HeldFrames::kFramesMax + 3; ++i) send({"x"});
+  EXPECT_EQ(counters(id).lost, 3u);
+  pass_to(1s);
+  EXPECT_THAT(below_.texts, SizeIs(HeldFrames::kFramesMax));
+}
+
+TEST_F(FaultyLinkTest, FramesOfARuleThatIsRemovedGoOn) {
+  const auto delays = add("port=a,do=delay,time=1s");
+  send({"1"});
+  const auto pauses = add("port=a,direction=rx,do=pause,time=1s");
+  receive({"2"});
+  faults_.remove(delays);
+  EXPECT_TRUE(link_.has_due());
+  link_.handle_timeout(now_);
+  EXPECT_THAT(below_.texts, ElementsAre("1"));
+  EXPECT_THAT(receiver_.texts, IsEmpty());
+  faults_.remove(pauses);
+  link_.handle_timeout(now_);
+  EXPECT_THAT(receiver_.texts, ElementsAre("2"));
+  EXPECT_EQ(below_.receiver, &receiver_);
+  EXPECT_EQ(link_.next_event(), util::kNever);
+}
+
+TEST_F(FaultyLinkTest, ALinkThatIsDownLosesFramesOfBothDirections) {
+  const auto id = add("port=a,do=link-down,time=5ms");
+  EXPECT_FALSE(link_.link_up());
+  EXPECT_EQ(counters(id).fired, 1u);
+  send({"1"});
+  receive({"2"});
+  EXPECT_EQ(link_.next_event(), util::Time(5ms));
+  pass_to(5ms);
+  EXPECT_TRUE(link_.link_up());
+  send({"3"});
+  EXPECT_THAT(below_.texts, ElementsAre("3"));
+  EXPECT_THAT(receiver_.texts, IsEmpty());
+  EXPECT_EQ(counters(id).lost, 2u);
+  EXPECT_EQ(link_.next_event(), util::kNever);
+}
+
+TEST_F(FaultyLinkTest, AFrameMayTakeTheLinkDown) {
+  const auto id = add("port=a,direction=both,nth=2,do=link-down");
+  send({"1"});
+  receive({"2"});
+  EXPECT_FALSE(link_.link_up());
+  EXPECT_THAT(receiver_.texts, IsEmpty());
+  pass_to(1h);
+  EXPECT_FALSE(link_.link_up());
+  faults_.remove(id);
+  EXPECT_TRUE(link_.link_up());
+}
+
+TEST_F(FaultyLinkTest, AFlappingLinkComesAndGoesForItsWindow) {
+  const auto id = add("port=a,for=25ms,do=link-down,time=2ms,period=10ms");
+  std::vector<std::pair<int, bool>> changes;
+  bool up = true;
+  for (int ms = 0; ms != 40; ++ms) {
+    pass_to(std::chrono::milliseconds(ms));
+    if (link_.link_up() != up) changes.emplace_back(ms, up = !up);
+  }
+  EXPECT_THAT(changes, ElementsAre(std::pair(0, false), std::pair(2, true), std::pair(10, false),
+                                   std::pair(12, true), std::pair(20, false), std::pair(22, true)));
+  EXPECT_EQ(counters(id).fired, 3u);
+}
+
+TEST_F(FaultyLinkTest, ALinkIsDownIfThePortBelowIs) {
+  below_.up = false;
+  EXPECT_FALSE(link_.link_up());
+}
+
+TEST_F(FaultyLinkTest, FramesToItselfCrossNoLink) {
+  add("port=a,direction=both,do=lose");
+  link_.loop_back(frame_of(kA, kA, "own"), 3);
+  EXPECT_THAT(below_.looped, ElementsAre("own 3"));
+}
+
+TEST_F(FaultyLinkTest, NumbersAscendAndALostFrameHasThatOfItsPredecessor) {
+  EXPECT_EQ(link_.transmit(frame_of(kB, kA, "1")), 1u);
+  add("port=a,nth=1,do=lose");
+  EXPECT_EQ(link_.transmit(frame_of(kB, kA, "2")), 1u);
+  EXPECT_EQ(link_.transmit(frame_of(kB, kA, "3")), 2u);
+  below_.done = 1;
+  EXPECT_EQ(link_.released(), 1u);
+  EXPECT_EQ(link_.settle(), 17);
+}
+
+// A frame is built in the draft of the switch, which the frames that were held before take too.
+TEST_F(FaultyLinkTest, AFrameBuiltInPlaceIsNotOverwrittenByOneThatWaited) {
+  Switch network;
+  const auto port = network.create_port("a"), other = network.create_port("b");
+  Recorder recorder;
+  other->set_receiver(&recorder);
+  FaultyLink link(*port, faults_, "b", 0);
+  add("port=b,nth=1,do=delay,time=1us");
+  link.draft() = frame_of(kB, kA, "first");
+  link.transmit(link.draft());
+  now_ = util::Time(1us);
+  link.draft() = frame_of(kB, kA, "second");
+  link.transmit(link.draft());
+  network.deliver(kAllFrames);
+  EXPECT_THAT(recorder.texts, ElementsAre("first", "second"));
+}
+
+}  // namespace
+}  // namespace softhca::fabric
