@@ -26,7 +26,8 @@ Node::Node(World& world, unsigned number, const fabric::Impairment::Options& imp
   auto options = impairment;
   options.seed += number;
   cable = std::make_unique<fabric::Impairment>(*port, options);
-  device = std::make_unique<softhca::connectx::Device>(std::move(card), *cable);
+  link = std::make_unique<fabric::FaultyLink>(*cable, world.faults_, name, number);
+  device = std::make_unique<softhca::connectx::Device>(std::move(card), *link);
   host = std::make_unique<InProcessHost>(
       *device, InProcessHost::Options{.progress = [&world] { world.progress(); },
                                       .clock = [&world] { return world.now(); },
@@ -68,8 +69,12 @@ util::Time World::run(util::Time now) {
   const auto before = heap ? heap() : 0;
   auto next = util::kNever;
   for (auto& node : nodes_) {
+    node->link->handle_timeout(now);
     node->cable->handle_timeout(now);
-    next = std::min({next, node->device->run(now), node->cable->next_event()});
+    // Before a device runs: it may free the memory that frames refer to.
+    switch_.deliver(kEverything);
+    next = std::min(
+        {next, node->device->run(now), node->cable->next_event(), node->link->next_event()});
     // A delivered frame may give work to a device that has already run.
     if (switch_.has_work()) next = now;
     switch_.deliver(kEverything);

@@ -18,7 +18,9 @@
 #include "driver/expect.h"
 #include "driver/in_process_host.h"
 #include "driver/turns.h"
+#include "fabric/faulty_link.h"
 #include "fabric/impairment.h"
+#include "fabric/network_faults.h"
 #include "fabric/switch.h"
 
 namespace softhca::driver::test {
@@ -37,6 +39,7 @@ struct Node {
   Gid gid;
   std::unique_ptr<fabric::Port> port;
   std::unique_ptr<fabric::Impairment> cable;
+  std::unique_ptr<fabric::FaultyLink> link;  ///< in front of the cable
   std::unique_ptr<softhca::connectx::Device> device;
   std::unique_ptr<InProcessHost> host;
   std::unique_ptr<connectx::Hca> hca;
@@ -60,6 +63,9 @@ class World {
   void close();
   util::Time now() const { return turns_.now(); }
 
+  /// Rules for the links; their ports are connectx0 and connectx1.
+  fabric::NetworkFaults& faults() { return faults_; }
+
   /// Heap bytes of the program, for device_heap(). Unset: no count.
   std::function<std::ptrdiff_t()> heap;
   /// Heap bytes that the devices have allocated and kept since `heap` was set.
@@ -79,6 +85,7 @@ class World {
   fabric::Switch switch_;
   Turns turns_{[this](util::Time now) { return run(now); }};
   std::ptrdiff_t device_heap_ = 0;
+  fabric::NetworkFaults faults_{[this] { return now(); }};
   std::vector<std::unique_ptr<Node>> nodes_;
 };
 
