@@ -105,29 +105,47 @@ std::optional<IcrcStart> find_icrc_start(const Frame& frame) {
   return start;
 }
 
-std::uint32_t icrc_of(const Frame& frame, IcrcStart start, std::size_t end) {
+std::size_t masked_size(NetworkHeader header) { return size_of(header) + BthLayout::kSize; }
+
+std::uint32_t add_to_icrc(std::uint32_t icrc, std::span<const std::byte> bytes) {
+  return crc32(icrc, bytes);
+}
+
+namespace {
+
+/// `headers`: from the masked header to the end of the BTH. `local`: the LRH of a local packet.
+std::uint32_t begin(std::span<const std::byte> headers, NetworkHeader header,
+                    std::span<const std::byte> local) {
   constexpr auto kSizeMax =
       LrhLayout::kSize + Ipv6Layout::kSize + UdpLayout::kSize + BthLayout::kSize;
   std::array<std::byte, kSizeMax> masked;
   const auto lrh = std::span(masked).first(LrhLayout::kSize);
-  if (start.header == NetworkHeader::kLrh) {
-    std::memcpy(lrh.data(), frame.head().data(), lrh.size());
+  if (header == NetworkHeader::kLrh) {
+    std::memcpy(lrh.data(), local.data(), lrh.size());
     mask<LrhLayout>(lrh, LrhLayout::virtual_lane);
   } else {
     // A router replaces the LRH of a global packet, so the ICRC does not cover it: eight bytes of
     // ones replace it, also if there is no LRH (Annex A17 17.3.3).
     std::memset(lrh.data(), 0xff, lrh.size());
   }
-  const auto network = frame.head().subspan(start.offset);
-  const auto network_size = size_of(start.header);
-  const auto size = network_size + BthLayout::kSize;
-  assert(network.size() >= size);
-  const auto headers = std::span(masked).subspan(lrh.size(), size);
-  std::memcpy(headers.data(), network.data(), size);
-  mask_network(headers, start.header);
-  mask<BthLayout>(headers.subspan(network_size), kBthResv8a);
+  const auto copy = std::span(masked).subspan(lrh.size(), headers.size());
+  std::memcpy(copy.data(), headers.data(), headers.size());
+  mask_network(copy, header);
+  mask<BthLayout>(copy.subspan(size_of(header)), kBthResv8a);
+  return crc32(0, std::span(masked).first(lrh.size() + headers.size()));
+}
 
-  auto crc = crc32(0, std::span(masked).first(lrh.size() + size));
+}  // namespace
+
+std::uint32_t begin_icrc(std::span<const std::byte> headers, NetworkHeader header) {
+  assert(header != NetworkHeader::kLrh && headers.size() == masked_size(header));
+  return begin(headers, header, {});
+}
+
+std::uint32_t icrc_of(const Frame& frame, IcrcStart start, std::size_t end) {
+  const auto size = masked_size(start.header);
+  assert(frame.head().size() >= start.offset + size);
+  auto crc = begin(frame.head().subspan(start.offset, size), start.header, frame.head());
   const auto rest = start.offset + size;
   assert(end >= rest);
   frame.for_each_piece(rest, end - rest,
