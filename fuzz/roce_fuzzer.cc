@@ -12,6 +12,7 @@
 #include "script.h"
 #include "util/endian.h"
 #include "wire/ib_packet.h"
+#include "wire/icrc_sum.h"
 #include "wire/roce_datagram.h"
 
 namespace {

@@ -9,6 +9,7 @@
 #include "wire/grh.h"
 #include "wire/ipv4.h"
 #include "wire/ipv6.h"
+#include "wire/icrc_sum.h"
 #include "wire/lrh.h"
 #include "wire/udp.h"
 #include "wire/vlan.h"

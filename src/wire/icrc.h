@@ -38,12 +38,4 @@ std::optional<IcrcStart> find_icrc_start(const Frame& frame);
 /// @pre all headers up to the BTH are complete and in the frame's head; no IP options
 std::uint32_t icrc_of(const Frame& frame, IcrcStart start, std::size_t end);
 
-/// The parts of that sum, for a packet that is no frame. Begins it with the 8 bytes before a global
-/// packet and the headers from `header` to the end of the BTH, whose variant fields are masked.
-/// @pre `header` is not kLrh; headers.size() == masked_size(header)
-std::uint32_t begin_icrc(std::span<const std::byte> headers, NetworkHeader header);
-std::uint32_t add_to_icrc(std::uint32_t icrc, std::span<const std::byte> bytes);
-/// Bytes from the start of `header` to the end of the BTH.
-std::size_t masked_size(NetworkHeader header);
-
 }  // namespace softhca::wire

@@ -32,7 +32,7 @@ constexpr Polynomial undo_of_a_byte() {
   return undo;
 }
 
-/// What undoes this many zero bytes.
+/// The factor that undoes this many zero bytes.
 Polynomial undo(std::size_t bytes) {
   Polynomial result = kOne;
   for (Polynomial power = undo_of_a_byte(); bytes != 0; bytes >>= 1) {

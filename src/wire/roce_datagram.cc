@@ -9,6 +9,7 @@
 #include "wire/ethernet.h"
 #include "wire/ib_header.h"
 #include "wire/ib_packet.h"
+#include "wire/icrc_sum.h"
 #include "wire/ipv4.h"
 #include "wire/ipv6.h"
 #include "wire/opcode.h"
@@ -20,7 +21,7 @@ namespace {
 using Error = DatagramError;
 using Headers = std::array<std::byte, Ipv6Layout::kSize + UdpLayout::kSize + BthLayout::kSize>;
 
-/// Where the packet is in its frame.
+/// The position of a packet in its frame.
 struct Place {
   std::size_t network = 0;  ///< of the IP header
   std::size_t end = 0;      ///< of the ICRC
@@ -174,7 +175,7 @@ tl::expected<void, Error> DatagramReader::read(std::span<const std::byte> datagr
   const bool is_ipv4 = path.destination.is_ipv4();
   if (path.source.is_ipv4() != is_ipv4) return tl::unexpected(Error::kAddress);
   const auto covered = datagram.first(datagram.size() - kIcrcSize);
-  // The opcode's headers belong to the head. If it is unknown, whoever parses the frame refuses it.
+  // The opcode's headers belong to the head. The device refuses unknown opcodes later.
   const auto& opcode = info(Opcode(std::to_integer<std::uint8_t>(datagram.front())));
   const auto in_head = std::min(covered.size(), BthLayout::kSize + opcode.headers_size);
 

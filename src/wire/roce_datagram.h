@@ -25,7 +25,7 @@
 
 namespace softhca::wire {
 
-/// What control messages and addresses of a socket hold of the headers before the BTH.
+/// The fields of the headers before the BTH that a socket gives as addresses and control messages.
 struct DatagramPath {
   Gid source;  ///< IPv4-mapped if `destination` is
   Gid destination;

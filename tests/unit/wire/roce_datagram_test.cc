@@ -12,6 +12,7 @@
 #include "ib_packets.h"
 #include "vectors.h"
 #include "wire/ib_header.h"
+#include "wire/icrc_sum.h"
 #include "wire/train.h"
 
 namespace softhca::wire {
@@ -247,7 +248,7 @@ TEST(RoceDatagram, SendsOnlyRoceV2ToOneStation) {
   EXPECT_EQ(error_of(frame), DatagramError::kOther);
 }
 
-// What Ethernet adds to a short packet is no part of it.
+// Ethernet pads a short packet. The pad is no part of the datagram.
 TEST(RoceDatagram, PaddingOfEthernetIsNotSent) {
   const Received received(vectors::kRdmaWriteOnly);
   auto padded = received.whole;

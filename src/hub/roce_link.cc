@@ -1,0 +1,147 @@
+#include "hub/roce_link.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "hub/udp_address.h"
+#include "hub/uplink.h"
+#include "util/log.h"
+#include "wire/ethernet.h"
+#include "wire/ib_header.h"
+#include "wire/train.h"
+
+namespace softhca::hub {
+
+RoceLink::RoceLink(std::unique_ptr<fabric::Port> port, const wire::MacAddress& its_mac,
+                   util::TimeSource clock, OpenSocket open)
+    : port_(std::move(port)),
+      clock_(std::move(clock)),
+      open_(std::move(open)),
+      reader_(mac(), its_mac) {
+  port_->set_receiver(this);
+  announce();
+}
+
+RoceLink::~RoceLink() {
+  port_->set_receiver(nullptr);
+  port_.reset();  // its queued frames refer to the sockets' memory
+}
+
+bool RoceLink::has_socket(const wire::Gid& address) const {
+  return std::ranges::any_of(sockets_,
+                             [&](const auto& socket) { return socket->address() == address; });
+}
+
+void RoceLink::set_addresses(std::span<const wire::Gid> addresses) {
+  const auto wanted = addresses.first(std::min(addresses.size(), kAddressesMax));
+  const auto is_wanted = [&](const wire::Gid& address) {
+    return std::ranges::find(wanted, address) != wanted.end();
+  };
+  if (std::ranges::any_of(sockets_, [&](const auto& s) { return !is_wanted(s->address()); })) {
+    (void)port_->settle();
+    std::erase_if(sockets_, [&](const auto& socket) { return !is_wanted(socket->address()); });
+  }
+  std::erase_if(refused_, [&](const auto& address) { return !is_wanted(address); });
+  for (const auto& address : wanted) {
+    if (has_socket(address)) continue;
+    auto socket = open_(address);
+    if (socket) {
+      util::log(util::LogLevel::kInfo, "RoCEv2 of {} on UDP port {}", text_of(address),
+                wire::kRoceUdpPort);
+      sockets_.push_back(*std::move(socket));
+      std::erase(refused_, address);
+    } else if (std::ranges::find(refused_, address) == refused_.end()) {
+      refused_.push_back(address);
+      util::log(util::LogLevel::kWarning, "{}", socket.error().message);
+    }
+  }
+}
+
+void RoceLink::leave_to_parent() {
+  for (const auto& socket : sockets_) socket->leave_to_parent();
+}
+
+/// A frame from the router to itself: the switch learns its port, and delivers nothing.
+void RoceLink::announce() {
+  constexpr auto kLocalExperiment = wire::EtherType(0x88b5);  // IEEE 802 9.2.4
+  wire::Frame frame;
+  const auto head = frame.resize_head(wire::Ethernet::kFrameMin);
+  std::ranges::fill(head, std::byte{0});
+  wire::Ethernet{.destination = mac(), .source = mac(), .ether_type = kLocalExperiment}.emit(
+      util::MutableView<wire::EthernetLayout>(head));
+  (void)port_->transmit(frame);
+}
+
+std::optional<UdpRoute> RoceLink::find(const wire::Gid& address) const {
+  if (has_socket(address) || !peers_.is_beyond(address, clock_())) return std::nullopt;
+  for (const auto& socket : sockets_) {
+    if (auto route = find_route(socket->address(), address)) return route;
+  }
+  return std::nullopt;
+}
+
+// Frames -----------------------------------------------------------------------------------------
+
+void RoceLink::handle_frame(const wire::Frame& frame) {
+  const auto header = frame.link_header();
+  // The switch floods groups, and frames to stations that it does not know.
+  if (header.size() < wire::EthernetLayout::kSize ||
+      wire::MacAddress::from(header.first<wire::MacAddress::kSize>()) != mac()) {
+    return;
+  }
+  if (frame.packets() != 1) return send_train(frame);
+  if (!datagrams_[0].make(frame, wire::kRoceUdpPort)) {
+    ++unfit_;
+    return;
+  }
+  send(1);
+}
+
+void RoceLink::send_train(const wire::Frame& train) {
+  for (unsigned i = 0; i != train.packets();) {
+    std::size_t count = 0;
+    for (; count != packets_.size() && i != train.packets(); ++i) {
+      wire::cut(train, i, packets_[count]);
+      if (datagrams_[count].make(packets_[count], wire::kRoceUdpPort)) {
+        ++count;
+      } else {
+        ++unfit_;
+      }
+    }
+    if (count != 0) send(count);
+  }
+}
+
+/// Sends the first datagrams, which are of one source.
+void RoceLink::send(std::size_t count) {
+  has_sent_ = true;
+  const auto& source = datagrams_[0].path.source;
+  for (const auto& socket : sockets_) {
+    if (socket->address() == source) return socket->send(std::span(datagrams_).first(count));
+  }
+  unfit_ += count;
+}
+
+std::size_t RoceLink::receive(std::size_t frames) {
+  std::size_t count = 0;
+  for (const auto& socket : sockets_) {
+    count += socket->receive(*port_, reader_, frames,
+                             [this](const wire::Gid& source) { peers_.hear(source); });
+  }
+  return count;
+}
+
+std::size_t RoceLink::room() {
+  if (!has_sent_) return SIZE_MAX;
+  has_sent_ = false;
+  auto least = SIZE_MAX;
+  std::uint64_t drained = 0;
+  for (const auto& socket : sockets_) {
+    least = std::min(least, socket->room());
+    drained += socket->drained();
+    has_sent_ |= socket->is_draining();
+  }
+  return patience_.room(least, drained, Uplink::kRoomMin, clock_);
+}
+
+}  // namespace softhca::hub

@@ -1,0 +1,86 @@
+// A process's way to other machines, behind a port of its own switch: RoCEv2 over UDP sockets, one
+// for each of its IP addresses. To the switch it is a router: one station, whose MAC is the next
+// hop of all these destinations. The kernel finds the real next hops.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "fabric/port.h"
+#include "hub/patience.h"
+#include "hub/roce_peers.h"
+#include "hub/roce_socket.h"
+#include "util/time_source.h"
+#include "wire/mac_address.h"
+#include "wire/roce_datagram.h"
+
+namespace softhca::hub {
+
+class RoceLink final : public fabric::Receiver {
+ public:
+  /// Makes the socket of an address. A hub that shares a port among processes hands out others.
+  using OpenSocket = std::function<util::Result<std::unique_ptr<RoceSocket>>(const wire::Gid&)>;
+
+  /// Becomes the receiver of `port`, which takes trains. `mac`: of the process's device, to which
+  /// received packets go.
+  RoceLink(std::unique_ptr<fabric::Port> port, const wire::MacAddress& mac, util::TimeSource clock,
+           OpenSocket open = RoceSocket::open);
+  ~RoceLink() override;
+
+  /// The MAC of the router. No process of a hub has it (hub::mac_of).
+  static wire::MacAddress mac() { return wire::MacAddress::from_u64(0x06'5f'cb'00'00'01); }
+  /// Most addresses that get a socket.
+  static constexpr std::size_t kAddressesMax = 16;
+
+  /// Opens sockets of new addresses, and closes those of the others. Logs each of both.
+  void set_addresses(std::span<const wire::Gid> addresses);
+  const std::vector<std::unique_ptr<RoceSocket>>& sockets() const { return sockets_; }
+  /// Closes the sockets in a forked child.
+  void leave_to_parent();
+
+  void handle_frame(const wire::Frame& frame) override;
+  void handle_loopback(const wire::Frame&, std::uint32_t) override {}  // nothing is looped back
+  bool takes_trains() const override { return true; }
+
+  /// Transmits at most `frames` received packets for each address. Returns their number.
+  std::size_t receive(std::size_t frames);
+  /// Bytes that may be sent now, whatever their destination: see Uplink::room().
+  std::size_t room();
+  /// Makes the switch learn or keep the router's MAC. Call about once a second.
+  void announce();
+
+  /// To be called when stations of the hub are asked for `address`.
+  void ask(const wire::Gid& address) { peers_.ask(address, clock_()); }
+  /// The route to an address that no station of the hub has. Nothing: it may still answer, or the
+  /// kernel has no route.
+  std::optional<UdpRoute> find(const wire::Gid& address) const;
+
+  /// Frames that no socket can carry: not RoCEv2, to a group, or from another address.
+  std::uint64_t unfit() const { return unfit_; }
+
+ private:
+  bool has_socket(const wire::Gid& address) const;
+  void send_train(const wire::Frame& train);
+  void send(std::size_t count);
+
+  std::unique_ptr<fabric::Port> port_;
+  const util::TimeSource clock_;
+  const OpenSocket open_;
+  wire::DatagramReader reader_;
+  RocePeers peers_;
+  std::vector<std::unique_ptr<RoceSocket>> sockets_;
+  std::vector<wire::Gid> refused_;  ///< addresses without a socket
+  /// Packets of a train, and the datagrams of what is being sent.
+  std::vector<wire::Frame> packets_{RoceSocket::kSendMax};
+  std::vector<wire::RoceDatagram> datagrams_{RoceSocket::kSendMax};
+  Patience patience_{Patience::kLeast};
+  bool has_sent_ = false;  ///< the kernel's buffers may hold packets
+  std::uint64_t unfit_ = 0;
+};
+
+}  // namespace softhca::hub

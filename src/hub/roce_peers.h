@@ -1,0 +1,55 @@
+// The addresses that a process reaches by RoCEv2 over UDP: those that packets came from, and those
+// that nothing on its hub has answered for.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "util/clock.h"
+#include "wire/gid.h"
+
+namespace softhca::hub {
+
+/// Bounded: an address may replace another one, which must then be asked for again.
+class RocePeers {
+ public:
+  /// How long a station of the hub may take to answer for an address.
+  static constexpr util::Duration kGrace = std::chrono::milliseconds(50);
+
+  /// A packet has come from `address`.
+  void hear(const wire::Gid& address) {
+    if (address != last_) hear_another(address);
+  }
+  /// The hub was asked for `address`.
+  void ask(const wire::Gid& address, util::Time now);
+  /// Whether `address` is beyond the hub, as far as is known.
+  bool is_beyond(const wire::Gid& address, util::Time now) const;
+
+ private:
+  struct Peer {
+    wire::Gid address;
+    util::Time beyond_from = util::kNever;
+  };
+
+  void hear_another(const wire::Gid& address);
+  Peer& at(const wire::Gid& address) const;
+
+  static constexpr std::size_t kPeersMax = 1024;
+  std::unique_ptr<std::array<Peer, kPeersMax>> peers_ =
+      std::make_unique<std::array<Peer, kPeersMax>>();
+  wire::Gid last_;
+};
+
+/// The kernel's route to an address.
+struct UdpRoute {
+  unsigned mtu = 0;  ///< of the path in bytes, as far as the kernel knows; 0: not known
+};
+/// Nothing: the kernel has no route from the own address `from` to `to`, or `to` is no address of
+/// one host.
+std::optional<UdpRoute> find_route(const wire::Gid& from, const wire::Gid& to);
+
+}  // namespace softhca::hub

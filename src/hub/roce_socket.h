@@ -1,0 +1,136 @@
+// A UDP socket that carries RoCEv2 for one IP address of the host (IBTA Annex A17): the kernel
+// routes its packets as any others, so peers may be anywhere. This code runs inside arbitrary
+// programs: it makes no call that blocks, and allocates nothing after it is made.
+//
+// The payload goes from the program's memory to the kernel: that is the only copy of a sender. A
+// program that changes a buffer while it is sent makes the ICRC wrong, and the receiver drops the
+// packet.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "fabric/port.h"
+#include "os/unique_fd.h"
+#include "util/result.h"
+#include "wire/gid.h"
+#include "wire/roce_datagram.h"
+
+namespace softhca::hub {
+
+/// Why packets were lost at a socket.
+struct RoceLosses {
+  std::uint64_t too_long = 0;     ///< longer than the MTU of the interface or the path
+  std::uint64_t no_room = 0;      ///< the kernel's buffers were full
+  std::uint64_t unreachable = 0;  ///< no route, or no neighbor
+  std::uint64_t refused = 0;      ///< by a firewall, or by the peer's host
+  std::uint64_t fault = 0;        ///< the program's memory has gone
+  std::uint64_t other = 0;        ///< any other error of the kernel, or a frame that is no packet
+  std::uint64_t corrupt = 0;      ///< received with a wrong ICRC
+  std::uint64_t malformed = 0;    ///< received, but no packet
+
+  /// Calls `visit(name, count)` with each.
+  template <class Visit>
+  void for_each(Visit&& visit) const {
+    visit("lost_too_long", too_long);
+    visit("lost_no_room", no_room);
+    visit("lost_unreachable", unreachable);
+    visit("lost_refused", refused);
+    visit("lost_fault", fault);
+    visit("lost_other", other);
+    visit("dropped_corrupt", corrupt);
+    visit("dropped_malformed", malformed);
+  }
+};
+
+class RoceSocket {
+ public:
+  struct Counters {
+    std::uint64_t sent = 0;      ///< packets
+    std::uint64_t received = 0;  ///< packets
+    RoceLosses lost;
+  };
+  /// Most packets of one send().
+  static constexpr std::size_t kSendMax = 32;
+
+  /// Opens a socket of `address` on RoCEv2's port. The error says what to do if the port is taken.
+  static util::Result<std::unique_ptr<RoceSocket>> open(const wire::Gid& address);
+  /// The same for a UDP socket that is already bound to `address` and the port. Sets its options.
+  static util::Result<std::unique_ptr<RoceSocket>> adopt(os::UniqueFd socket,
+                                                         const wire::Gid& address);
+  ~RoceSocket();
+
+  const wire::Gid& address() const { return address_; }
+  /// Readable when packets have come.
+  int fd() const { return socket_.get(); }
+  /// Closes the socket in a forked child.
+  void leave_to_parent() { socket_.reset(); }
+
+  /// Sends up to kSendMax packets, in order. Whatever the kernel does not take is lost, as on a
+  /// wire. @pre their source is address()
+  void send(std::span<const wire::RoceDatagram> packets);
+  /// Transmits at most `frames` received packets by `port`, which must always be the same one.
+  /// Calls `heard(source)` before each. Returns their number.
+  template <class Heard>
+  std::size_t receive(fabric::Port& port, wire::DatagramReader& reader, std::size_t frames,
+                      Heard&& heard) {
+    give_back(port.released());
+    std::size_t count = 0;
+    for (bool more = true; more && count < frames;) {
+      const auto batch = take(frames - count);
+      more = batch.is_full;
+      for (std::size_t i = 0; i != batch.count; ++i) {
+        auto& frame = port.draft();
+        wire::DatagramPath path;
+        if (read(batch.first + i, i, reader, path, frame)) {
+          heard(path.source);
+          last_number_ = port.transmit(frame);
+        }
+        note_number(batch.first + i);
+      }
+      count += batch.count;
+    }
+    return count;
+  }
+  /// Bytes that the kernel takes now; SIZE_MAX: not known.
+  std::size_t room();
+  /// At least this many bytes have left the kernel's buffer, as of the last room().
+  std::uint64_t drained() const { return drained_; }
+  /// Whether the buffer held packets then.
+  bool is_draining() const { return queued_ != 0; }
+  const Counters& counters() const { return counters_; }
+
+ private:
+  /// Datagrams of one call of the kernel.
+  static constexpr std::size_t kBatch = 32;
+  struct Batch {
+    std::size_t first = 0;  ///< slot of the first datagram
+    std::size_t count = 0;
+    bool is_full = false;  ///< there may be more
+  };
+  struct Arrivals;
+  struct Departures;
+
+  RoceSocket(os::UniqueFd socket, const wire::Gid& address);
+  Batch take(std::size_t most);
+  bool read(std::size_t slot, std::size_t index, wire::DatagramReader& reader,
+            wire::DatagramPath& path, wire::Frame& frame);
+  void note_number(std::size_t slot);
+  void give_back(std::uint64_t released);
+  void note_error(int error);
+
+  os::UniqueFd socket_;
+  const wire::Gid address_;
+  std::size_t send_buffer_ = 0;  ///< SO_SNDBUF
+  std::size_t queued_ = 0;       ///< bytes in that buffer at the last room()
+  std::uint64_t drained_ = 0;
+  std::unique_ptr<Arrivals> arrivals_;
+  std::unique_ptr<Departures> departures_;
+  std::uint64_t last_number_ = 0;  ///< of the last frame transmitted
+  Counters counters_;
+};
+
+}  // namespace softhca::hub

@@ -1,0 +1,321 @@
+// RoCEv2 over UDP sockets: two processes on addresses of the loopback interface.
+#include "hub/roce_link.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "fabric/recorder.h"
+#include "fabric/switch.h"
+#include "hub/udp_address.h"
+#include "os/memory_faults.h"
+#include "wire/ib_header.h"
+#include "wire/train.h"
+
+namespace softhca::hub {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+/// An address of 127.0.0.0/8 that other test processes do not use.
+wire::Gid address_of(unsigned host) {
+  const auto pid = static_cast<unsigned>(::getpid());
+  return wire::Gid::from_ipv4(127, static_cast<std::uint8_t>(1 + pid / 256 % 250),
+                              static_cast<std::uint8_t>(pid), static_cast<std::uint8_t>(host));
+}
+
+struct Arrived {
+  wire::IbPacket packet;
+  std::vector<std::byte> payload;
+};
+
+/// A device and its way to other machines on a switch.
+class Host {
+ public:
+  explicit Host(unsigned number, util::TimeSource clock)
+      : gid_(address_of(number)),
+        mac_(wire::MacAddress::from_u64(0x020000000000 + number)),
+        hub_(fabric_.create_port("hub")),
+        device_(fabric_.create_port("device")),
+        link_(fabric_.create_port("socket"), mac_, std::move(clock)) {
+    hub_->set_receiver(&hub_receiver_);
+    device_->set_receiver(&receiver_);
+    receiver_.then = [this](const wire::Frame& frame) {
+      const auto packet = wire::IbPacket::parse(frame);
+      if (!packet) return;
+      Arrived arrived{*packet, {}};
+      packet->for_each_payload_piece(frame, [&](std::span<const std::byte> piece) {
+        arrived.payload.insert(arrived.payload.end(), piece.begin(), piece.end());
+      });
+      arrived_.push_back(std::move(arrived));
+    };
+    hub_receiver_.then = [this](const wire::Frame&) { ++to_hub_; };
+    link_.set_addresses(std::span(&gid_, 1));
+    // The device announces itself.
+    device_->transmit(fabric::frame_of(0xffff'ffff'ffff, mac_.to_u64(), "here"));
+    turn();
+    to_hub_ = 0;
+  }
+  const wire::Gid& gid() const { return gid_; }
+  RoceLink& link() { return link_; }
+  RoceSocket& socket() { return *link_.sockets().at(0); }
+  unsigned to_hub() const { return to_hub_; }
+
+  wire::IbAddress path_to(const wire::Gid& to) const {
+    wire::IbAddress address;
+    address.source_mac = mac_;
+    address.destination_mac = RoceLink::mac();
+    address.source_gid = gid_;
+    address.destination_gid = to;
+    address.hop_limit = 64;
+    address.udp_source_port = 0xc000;
+    return address;
+  }
+  void transmit(const wire::Frame& frame) {
+    device_->transmit(frame);
+    fabric_.deliver(fabric::kAllFrames);
+  }
+  void send(const wire::IbAddress& address, std::span<const std::byte> payload,
+            std::uint32_t psn = 0) {
+    wire::Bth bth;
+    bth.opcode = wire::Opcode::RC_SEND_ONLY;
+    bth.psn = wire::Psn(psn);
+    wire::Frame frame;
+    wire::IbHeader(address).emit(bth, {}, payload.size(), frame);
+    ASSERT_TRUE(frame.add_segment(payload));
+    transmit(frame);
+  }
+  void turn() {
+    link_.receive(fabric::kAllFrames);
+    fabric_.deliver(fabric::kAllFrames);
+  }
+  std::vector<Arrived> take() {
+    turn();
+    return std::exchange(arrived_, {});
+  }
+
+ private:
+  const wire::Gid gid_;
+  const wire::MacAddress mac_;
+  fabric::Switch fabric_;
+  std::unique_ptr<fabric::Port> hub_;
+  std::unique_ptr<fabric::Port> device_;
+  fabric::Recorder receiver_, hub_receiver_;
+  std::vector<Arrived> arrived_;
+  unsigned to_hub_ = 0;
+  RoceLink link_;
+};
+
+class RoceLinkTest : public testing::Test {
+ protected:
+  util::Time now_{std::chrono::hours(1)};
+  const util::TimeSource clock_ = [this] { return now_; };
+  Host a_{1, clock_}, b_{2, clock_};
+  const std::vector<std::byte> payload_ = [] {
+    std::vector<std::byte> bytes(1000);
+    for (std::size_t i = 0; i != bytes.size(); ++i) bytes[i] = std::byte(i * 7);
+    return bytes;
+  }();
+};
+
+TEST_F(RoceLinkTest, APacketArrivesWithAllThatItsHeadersSay) {
+  auto address = a_.path_to(b_.gid());
+  address.traffic_class = 0x62;
+  address.hop_limit = 7;
+  a_.send(address, payload_, 42);
+  const auto arrived = b_.take();
+  ASSERT_EQ(arrived.size(), 1u);
+  const auto& packet = arrived[0].packet;
+  EXPECT_EQ(packet.address.source_gid, a_.gid());
+  EXPECT_EQ(packet.address.destination_gid, b_.gid());
+  EXPECT_EQ(packet.address.source_mac, RoceLink::mac());
+  EXPECT_EQ(packet.address.traffic_class, 0x62);
+  EXPECT_EQ(packet.address.hop_limit, 7);
+  EXPECT_EQ(packet.address.udp_source_port, 4791);
+  EXPECT_EQ(packet.bth.psn, wire::Psn(42));
+  EXPECT_EQ(arrived[0].payload, payload_);
+  EXPECT_EQ(a_.socket().counters().sent, 1u);
+  EXPECT_EQ(b_.socket().counters().received, 1u);
+}
+
+// The switch knows the router from the start, so that the hub sees none of its frames.
+TEST_F(RoceLinkTest, TheHubSeesNothingOfIt) {
+  a_.send(a_.path_to(b_.gid()), payload_);
+  EXPECT_EQ(b_.take().size(), 1u);
+  b_.send(b_.path_to(a_.gid()), payload_);
+  EXPECT_EQ(a_.take().size(), 1u);
+  EXPECT_EQ(a_.to_hub() + b_.to_hub(), 0u);
+}
+
+TEST_F(RoceLinkTest, ATrainArrivesAsItsPackets) {
+  constexpr unsigned kPackets = 70;
+  std::vector<std::byte> payload(std::size_t{kPackets} * 256);
+  for (std::size_t i = 0; i != payload.size(); ++i) payload[i] = std::byte(i / 256);
+  wire::Bth bth;
+  bth.opcode = wire::Opcode::RC_RDMA_WRITE_MIDDLE;
+  bth.psn = wire::Psn(100);
+  wire::Frame frame;
+  wire::IbHeader(a_.path_to(b_.gid())).emit(bth, {}, 256, frame);
+  ASSERT_TRUE(frame.add_segment(payload));
+  frame.set_train({kPackets, 256, 0, false});
+  a_.transmit(frame);
+  const auto arrived = b_.take();
+  ASSERT_EQ(arrived.size(), kPackets);
+  for (unsigned i = 0; i != kPackets; ++i) {
+    EXPECT_EQ(arrived[i].packet.bth.psn, wire::Psn(100 + i));
+    EXPECT_EQ(arrived[i].payload, std::vector<std::byte>(256, std::byte(i)));
+  }
+}
+
+// More packets than slots, in several turns: the slots are used again.
+TEST_F(RoceLinkTest, ManyPacketsArriveInOrder) {
+  std::uint32_t psn = 0;
+  for (int turn = 0; turn != 40; ++turn) {
+    for (int i = 0; i != 20; ++i) a_.send(a_.path_to(b_.gid()), payload_, psn++);
+    std::vector<std::uint32_t> psns;
+    for (const auto& arrived : b_.take()) {
+      psns.push_back(arrived.packet.bth.psn.value());
+      EXPECT_EQ(arrived.payload, payload_);
+    }
+    std::vector<std::uint32_t> expected(20);
+    std::iota(expected.begin(), expected.end(), psn - 20);
+    EXPECT_EQ(psns, expected);
+  }
+}
+
+// The device does not run: the packets wait in the switch, and refer to their slots.
+TEST_F(RoceLinkTest, SlotsInUseStay) {
+  constexpr unsigned kPackets = 300;  // more than there are slots
+  for (unsigned i = 0; i != kPackets; ++i) {
+    a_.send(a_.path_to(b_.gid()), std::vector(4, std::byte(i)), i);
+    b_.link().receive(fabric::kAllFrames);
+  }
+  const auto arrived = b_.take();
+  ASSERT_GE(arrived.size(), 250u);
+  for (std::size_t i = 0; i != arrived.size(); ++i) {
+    EXPECT_EQ(arrived[i].payload, std::vector(4, std::byte(i)));
+  }
+}
+
+TEST_F(RoceLinkTest, WhatTheKernelRefusesIsLostWithAReason) {
+  // A socket without SO_BROADCAST.
+  a_.send(a_.path_to(wire::Gid::from_ipv4(255, 255, 255, 255)), payload_);
+  EXPECT_EQ(a_.socket().counters().lost.refused, 1u);
+  EXPECT_EQ(a_.socket().counters().sent, 0u);
+  // The next packets go.
+  a_.send(a_.path_to(b_.gid()), payload_);
+  EXPECT_EQ(b_.take().size(), 1u);
+}
+
+TEST_F(RoceLinkTest, NothingIsSentWhileAFaultIsPending) {
+  os::MemoryFaults::note();
+  a_.send(a_.path_to(b_.gid()), payload_);
+  os::MemoryFaults::clear();
+  EXPECT_THAT(b_.take(), IsEmpty());
+  EXPECT_EQ(a_.socket().counters().lost.fault, 1u);
+}
+
+TEST_F(RoceLinkTest, OnlyItsOwnAddressesSend) {
+  auto address = a_.path_to(b_.gid());
+  address.source_gid = address_of(77);
+  a_.send(address, payload_);
+  address.encapsulation = wire::Encapsulation::kRoceV1;
+  a_.send(address, payload_);
+  EXPECT_THAT(b_.take(), IsEmpty());
+  EXPECT_EQ(a_.link().unfit(), 2u);
+}
+
+TEST_F(RoceLinkTest, DatagramsThatAreNoPacketsAreCounted) {
+  const os::UniqueFd stranger(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const auto to = UdpAddress::of(b_.gid(), 4791);
+  for (const std::size_t size : {0, 3, 15, 16, 100, 5000, 60000}) {
+    const std::vector<char> bytes(size);
+    ASSERT_EQ(::sendto(stranger.get(), bytes.data(), size, 0, &to.any, to.size()),
+              static_cast<ssize_t>(size));
+  }
+  EXPECT_THAT(b_.take(), IsEmpty());
+  EXPECT_EQ(b_.socket().counters().lost.malformed, 5u);
+  EXPECT_EQ(b_.socket().counters().lost.corrupt, 2u);
+  a_.send(a_.path_to(b_.gid()), payload_);
+  EXPECT_EQ(b_.take().size(), 1u);
+}
+
+TEST_F(RoceLinkTest, ATakenPortIsNamed) {
+  const auto again = RoceSocket::open(b_.gid());
+  ASSERT_FALSE(again);
+  EXPECT_THAT(again.error().message, HasSubstr("UDP port 4791 of 127."));
+  EXPECT_THAT(again.error().message, HasSubstr("is taken"));
+}
+
+TEST_F(RoceLinkTest, SocketsFollowTheAddresses) {
+  const std::vector both{a_.gid(), address_of(3)};
+  a_.link().set_addresses(both);
+  ASSERT_EQ(a_.link().sockets().size(), 2u);
+  b_.send(b_.path_to(address_of(3)), payload_);
+  EXPECT_EQ(a_.take().size(), 1u);
+  a_.link().set_addresses(std::span(both).last(1));
+  ASSERT_EQ(a_.link().sockets().size(), 1u);
+  EXPECT_EQ(a_.socket().address(), address_of(3));
+  // The address that it had is free.
+  EXPECT_TRUE(RoceSocket::open(a_.gid()));
+}
+
+TEST_F(RoceLinkTest, FramesOfAClosedSocketStillArrive) {
+  a_.send(a_.path_to(b_.gid()), payload_);
+  b_.link().receive(fabric::kAllFrames);
+  b_.link().set_addresses({});
+  const auto arrived = b_.take();
+  ASSERT_EQ(arrived.size(), 1u);
+  EXPECT_EQ(arrived[0].payload, payload_);
+}
+
+TEST_F(RoceLinkTest, ASocketThatIsBoundAlreadyIsAdopted) {
+  const auto gid = address_of(9);
+  os::UniqueFd fd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const auto own = UdpAddress::of(gid, 4791);
+  ASSERT_EQ(::bind(fd.get(), &own.any, own.size()), 0);
+  auto adopted = RoceSocket::adopt(std::move(fd), gid);
+  ASSERT_TRUE(adopted);
+  a_.send(a_.path_to(gid), payload_);
+  pollfd readable{.fd = (*adopted)->fd(), .events = POLLIN, .revents = 0};
+  EXPECT_EQ(::poll(&readable, 1, 0), 1);
+}
+
+TEST_F(RoceLinkTest, HasRoomWhileTheKernelDrainsItsBuffer) {
+  EXPECT_GE(a_.link().room(), std::size_t{128} << 10);
+}
+
+TEST(RocePeers, AnAddressIsBeyondTheHubOnceNoStationHasAnsweredOrAPacketCame) {
+  RocePeers peers;
+  const auto one = wire::Gid::from_ipv4(10, 0, 0, 1), two = wire::Gid::from_ipv4(10, 0, 0, 2);
+  const util::Time now{std::chrono::hours(1)};
+  EXPECT_FALSE(peers.is_beyond(one, now));
+  peers.ask(one, now);
+  EXPECT_FALSE(peers.is_beyond(one, now));
+  peers.ask(one, now + RocePeers::kGrace / 2);  // asked again: the time runs from the first
+  EXPECT_TRUE(peers.is_beyond(one, now + RocePeers::kGrace));
+  EXPECT_FALSE(peers.is_beyond(two, now));
+  peers.hear(two);
+  EXPECT_TRUE(peers.is_beyond(two, now));
+}
+
+TEST(RocePeers, SomeAddressesHaveNoRoute) {
+  const auto own = wire::Gid::from_ipv4(127, 0, 0, 1);
+  EXPECT_FALSE(find_route(own, wire::Gid::from_ipv4(127, 0, 0, 2))) << "loopback";
+  EXPECT_FALSE(find_route(own, wire::Gid::from_ipv4(239, 0, 0, 2))) << "a group";
+  EXPECT_FALSE(find_route(wire::Gid::from_ipv4(10, 255, 255, 1), own)) << "a source of nobody";
+  wire::Gid link_local;
+  link_local.bytes = {std::byte{0xfe}, std::byte{0x80}};
+  EXPECT_FALSE(find_route(own, link_local));
+}
+
+}  // namespace
+}  // namespace softhca::hub
