@@ -109,8 +109,9 @@ void add_device_options(CLI::App& command, DeviceOptions& seen) {
   command
       .add_option("--address", seen.addresses,
                   "IPv4 address of the device; the first process that opens the device gets it. "
-                  "if:NAME copies the addresses of a host interface, and follows changes. With "
-                  "several devices, one address for each, separated by commas [198.18.x.y]")
+                  "if:NAME copies the addresses of a host interface, follows changes, and reaches "
+                  "other machines by RoCEv2 on UDP port 4791. With several devices, one address "
+                  "for each, separated by commas [198.18.x.y]")
       ->delimiter(',')
       ->type_name("ADDRESS[,ADDRESS]...")
       ->check(check_address);

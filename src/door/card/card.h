@@ -19,8 +19,10 @@
 #include "fabric/impairment.h"
 #include "fabric/switch.h"
 #include "hub/neighbours.h"
+#include "hub/roce_link.h"
 #include "hub/uplink.h"
 #include "util/clock.h"
+#include "util/inspection.h"
 #include "util/result.h"
 #include "util/time_source.h"
 #include "uverbs/device.h"
@@ -53,7 +55,7 @@ class Card {
   util::Time next() const { return next_; }
 
   // The steps of a turn, in this order.
-  /// Takes frames from the hub and from other processes. Returns their number.
+  /// Takes frames from the hub, from other processes and from other machines. Returns their number.
   std::size_t receive();
   void progress() { host_->progress(); }
   /// From now on the device sends without waiting for room at receivers: the program ends.
@@ -65,20 +67,32 @@ class Card {
   void settle() { link_->settle(); }
   /// Requests a wakeup from the hub. False if frames wait already.
   bool prepare_to_sleep() { return link_->prepare_to_sleep(); }
-  /// Frees memory of idle links. Call about once a second.
-  void free_idle_pages() { link_->free_idle_pages(); }
+  /// Frees memory of idle links, and keeps the others. Call about once a second.
+  void look_after_links();
   bool has_work() { return switch_.has_work(); }
   /// Whether it has nothing to do at `now`. This does not see doorbells that the driver has rung
   /// meanwhile.
   bool is_quiet(util::Time now) const { return next_ > now && !switch_.has_work(); }
   /// The eventfd that the hub signals.
   int wake() const { return link_->wake(); }
+  /// Calls `visit` with each descriptor that becomes readable when frames of other machines come.
+  template <class Visit>
+  void for_each_socket(Visit&& visit) const {
+    if (roce_ == nullptr) return;
+    for (const auto& socket : roce_->sockets()) visit(socket->fd());
+  }
 
   /// The MAC of its own address, or of one in its neighbor table. False: it knows none.
   bool find_mac(const driver::Gid& to, driver::Mac& mac) const;
   bool has_address(const driver::Gid& gid) const;
   /// Asks the network; find_mac() may find the address afterwards.
   void ask(const driver::Gid& to);
+  /// The MTU in bytes of the path to an address on another machine; 0: it is none, or not known.
+  unsigned mtu_to(const driver::Gid& to) const;
+  /// Whether the device reaches other machines at all.
+  bool has_sockets() const { return roce_ != nullptr && !roce_->sockets().empty(); }
+  /// Shows packets and losses of the sockets to other machines.
+  void inspect(util::Inspection& out) const;
   /// Readable when follow_host() may have something to do; -1: never.
   int host_changes() const { return addresses_.changes(); }
   /// Updates the GID table and the MTU from the interface that gives the addresses. Returns the
@@ -100,6 +114,9 @@ class Card {
   util::Result<void> set_up();
   util::Time run_as_far_as_there_is_room(util::Time now);
   void tell_neighbours();
+  void reach_machines();
+  std::size_t open_sockets();
+  std::optional<hub::UdpRoute> find_route(const driver::Gid& to) const;
   driver::Mac mac() const;
 
   const Options options_;
@@ -111,6 +128,7 @@ class Card {
   std::unique_ptr<hub::Neighbours> neighbours_;
   std::unique_ptr<FaultPort> fault_port_;
   std::unique_ptr<hub::Uplink> link_;
+  std::unique_ptr<hub::RoceLink> roce_;  ///< null: the addresses are no host interface's
   OnDemandMemory on_demand_;
   std::unique_ptr<connectx::Device> model_;
   std::unique_ptr<driver::InProcessHost> host_;

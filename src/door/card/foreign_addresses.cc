@@ -1,13 +1,12 @@
 #include "door/card/foreign_addresses.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 
-#include <array>
 #include <string_view>
 
 #include "door/card/addresses.h"
 #include "door/card/own_address.h"
+#include "hub/udp_address.h"
 #include "util/log.h"
 
 namespace softhca::door {
@@ -26,17 +25,24 @@ std::string name_of(std::string_view directory) {
 
 }  // namespace
 
-void ForeignAddresses::look_at(const driver::Gid& to) {
-  if (!is_process(to)) return;
+void ForeignAddresses::look_at(const driver::Gid& to, bool has_sockets) {
+  if (!is_process(to) && !has_sockets) return;
   if (seen_.size() >= kSeenMax) seen_.clear();
-  if (!seen_.insert(to).second || !is_gone(directory_, to)) return;
-  std::array<char, INET_ADDRSTRLEN> text{};
-  ::inet_ntop(AF_INET, to.bytes.data() + 12, text.data(), text.size());
+  if (!seen_.insert(to).second) return;
+  const auto text = hub::text_of(to);
+  if (!is_process(to)) {
+    util::log(util::LogLevel::kWarning,
+              "{} is not reached: no program of {} has it, and the host has no route to it (see ip "
+              "route get {})",
+              text, name_of(directory_), text);
+    return;
+  }
+  if (!is_gone(directory_, to)) return;
   util::log(util::LogLevel::kWarning,
             "no process of {} has the address {}: nothing that is sent there arrives. A program is "
             "on another network if it runs with --private, with another --fabric, or as another "
             "user",
-            name_of(directory_), text.data());
+            name_of(directory_), text);
 }
 
 }  // namespace softhca::door

@@ -14,9 +14,10 @@ class ForeignAddresses {
   /// `directory`: of the run.
   explicit ForeignAddresses(std::string directory) : directory_(std::move(directory)) {}
 
-  /// Warns if `to` is in the range of processes but no process of this network has it. Checks each
-  /// address once.
-  void look_at(const driver::Gid& to);
+  /// Warns if `to` is in the range of processes but no process of this network has it. With
+  /// `has_sockets`, the devices reach other machines, but not `to`: then warns of any address.
+  /// Checks each address once.
+  void look_at(const driver::Gid& to, bool has_sockets);
 
  private:
   struct Before {

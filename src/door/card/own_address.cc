@@ -164,6 +164,10 @@ bool may_have(const std::string& given, const driver::Gid& gid) {
   return given.starts_with(kInterface) || parse_ipv4(given) == gid;
 }
 
+bool is_of_run(const std::string& directory, const driver::Gid& gid) {
+  return gid.is_ipv4() && is_held(path_of(directory, gid));
+}
+
 bool is_gone(const std::string& directory, const driver::Gid& gid) {
   if (!gid.is_ipv4()) return false;
   const auto path = path_of(directory, gid);

@@ -32,6 +32,8 @@ class OwnAddresses {
   bool refresh();
   /// Readable when refresh() may find something; -1: never.
   int changes() const { return host_ ? host_->fd() : -1; }
+  /// Whether the addresses are those of a host interface.
+  bool follows_host() const { return host_.has_value(); }
   /// The index of that interface; 0: none.
   unsigned interface_index() const { return host_ ? host_->index() : 0; }
   /// In a forked child: the parent keeps the addresses.
@@ -62,6 +64,8 @@ class OwnAddresses {
 /// Whether a device that is given `given` (OwnAddresses::take) may have this address: an interface
 /// of the host has any.
 bool may_have(const std::string& given, const driver::Gid& gid);
+/// Whether a process of the run has this address. Knows IPv4 addresses only.
+bool is_of_run(const std::string& directory, const driver::Gid& gid);
 /// Whether the process that had this address has ended. False also if no process of the run had it.
 bool is_gone(const std::string& directory, const driver::Gid& gid);
 

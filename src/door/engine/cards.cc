@@ -1,5 +1,6 @@
 #include "door/engine/cards.h"
 
+#include <algorithm>
 #include <new>
 
 #include "door/card/addresses.h"
@@ -11,6 +12,14 @@ namespace softhca::door {
 namespace {
 
 constexpr std::uint8_t kMtu1024 = 3, kMtu4096 = 5;
+
+/// The path MTU for packets of at most `bytes`, as uverbs::Device::active_mtu().
+std::uint8_t mtu_that_fits(unsigned bytes) {
+  constexpr unsigned kHeaders = 96, kHalfOfLeast = 128;
+  auto mtu = kMtu4096;
+  while (mtu > 1 && bytes < (kHalfOfLeast << mtu) + kHeaders) --mtu;
+  return mtu;
+}
 
 /// Memory that a device takes, and some more: without it, a half-made device cannot be destroyed.
 constexpr std::size_t kCardMemory = std::size_t{64} << 20;
@@ -58,7 +67,7 @@ void Cards::make_owners_of(const driver::Gid& to) {
 bool Cards::find_mac(const driver::Gid& to, driver::Mac& mac) {
   // An address that determines its MAC needs no resolution.
   if (door::find_mac(to, mac)) {
-    foreign_addresses_.look_at(to);
+    foreign_addresses_.look_at(to, false);
     return true;
   }
   bool found = false;
@@ -72,16 +81,27 @@ bool Cards::find_present(const driver::Gid& to, driver::Mac& mac) const {
   return found;
 }
 
+void Cards::look_at_stranger(const driver::Gid& to) {
+  bool has_sockets = false;
+  for_each([&](const Card& card) { has_sockets = has_sockets || card.has_sockets(); });
+  foreign_addresses_.look_at(to, has_sockets);
+}
+
 void Cards::ask(const driver::Gid& to) {
   for_each([&](Card& card) { card.ask(to); });
 }
 
-/// Processes are connected by shared memory; for other hosts the MTU fits an Ethernet of 1500
-/// bytes, Linux's default.
+/// Processes are connected by shared memory. To other machines the kernel knows the MTU; for other
+/// hosts it fits an Ethernet of 1500 bytes, Linux's default.
 std::uint8_t Cards::path_mtu(const driver::Gid& to) const {
   bool is_own = false;
-  for_each([&](const Card& card) { is_own = is_own || card.has_address(to); });
-  return is_own || is_process(to) ? kMtu4096 : kMtu1024;
+  unsigned bytes = 0;
+  for_each([&](const Card& card) {
+    is_own = is_own || card.has_address(to);
+    bytes = std::max(bytes, card.mtu_to(to));
+  });
+  if (is_own || is_process(to)) return kMtu4096;
+  return bytes == 0 ? kMtu1024 : mtu_that_fits(bytes);
 }
 
 }  // namespace softhca::door

@@ -69,8 +69,8 @@ class Cards {
   bool find_present(const driver::Gid& to, driver::Mac& mac) const;
   /// Asks the network for an address.
   void ask(const driver::Gid& to);
-  /// Warns of an address of another network.
-  void look_at_stranger(const driver::Gid& to) { foreign_addresses_.look_at(to); }
+  /// Warns of an address that is not reached.
+  void look_at_stranger(const driver::Gid& to);
   /// The path MTU as ib_mtu.
   std::uint8_t path_mtu(const driver::Gid& to) const;
 

@@ -193,6 +193,8 @@ bool DeviceThread::wait(util::Duration longest) {
     if (wakes_[i].revents == 0) continue;
     if (i < eventfds_) {
       os::EventSignal::drain(wakes_[i].fd);  // that of a card is shared with its peers
+    } else if (i < sockets_end_) {
+      continue;  // readable until the next turn takes what has come
     } else if (!questions_.note_event(wakes_[i].fd)) {
       host_has_changed_ = true;
     }
@@ -208,6 +210,11 @@ void DeviceThread::collect_wakes() {
   add(waker_.fd());
   devices_.cards().for_each([&](const Card& card) { add(card.wake()); });
   eventfds_ = wakes_.size();
+  // A program that polls takes the packets itself.
+  if (!policy_.program_polls()) {
+    devices_.cards().for_each([&](const Card& card) { card.for_each_socket(add); });
+  }
+  sockets_end_ = wakes_.size();
   devices_.cards().for_each([&](const Card& card) { add(card.host_changes()); });
   if (const auto wanted = questions_.wanted()) wakes_.push_back(*wanted);
 }

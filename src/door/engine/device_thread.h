@@ -57,8 +57,9 @@ class DeviceThread {
   FreeProcessors processors_;
   SleepPolicy policy_{false, {}};   ///< look_after_devices() replaces it
   SleepPolicy::Expected expected_;  ///< as of the last turn
-  std::vector<pollfd> wakes_;       ///< eventfds first, then other descriptors
+  std::vector<pollfd> wakes_;       ///< eventfds first, then UDP sockets, then other descriptors
   std::size_t eventfds_ = 0;        ///< of these
+  std::size_t sockets_end_ = 0;     ///< end of the sockets in wakes_
   util::Time last_chores_{};
   bool host_has_changed_ = false;  ///< the host's addresses may have changed
 };

@@ -76,7 +76,7 @@ void Devices::do_chores() {
   drop_closed();
   look_at_hubs();
   follow_host();  // retries an update that was not possible before
-  cards_.for_each([](Card& card) { card.free_idle_pages(); });
+  cards_.for_each([](Card& card) { card.look_after_links(); });
   publish_counters();
   files_.for_each([](uverbs::Context& context) {
     context.publish_clock();

@@ -61,10 +61,14 @@ std::string Questions::answer_to(const ControlPoint::Question& question) {
       devices_.cards().for_each([&](const Card& card) {
         const auto& model = card.model();
         if (question.function.empty()) {
-          out.group(model.name(), [&] { model.inspect(out); });
+          out.group(model.name(), [&] {
+            model.inspect(out);
+            card.inspect(out);
+          });
         } else if (question.function == model.name()) {
           known = true;
           model.inspect(out);
+          card.inspect(out);
         }
       });
       known = devices_.channels().inspect(question.function, out) || known;

@@ -118,6 +118,17 @@ TEST_F(OwnAddress, AnAddressIsThatOfTheFirstUntilItHasGone) {
   EXPECT_EQ(OwnAddresses::take(directory_, 3, "198.19.7.7").all().front(), given);
 }
 
+TEST_F(OwnAddress, AnAddressIsOfTheRunWhileAProcessHasIt) {
+  const auto given = driver::Gid::from_ipv4(198, 19, 7, 7);
+  EXPECT_FALSE(is_of_run(directory_, given));
+  {
+    const auto own = OwnAddresses::take(directory_, 1, "198.19.7.7");
+    EXPECT_TRUE(is_of_run(directory_, given));
+    EXPECT_FALSE(own.follows_host());
+  }
+  EXPECT_FALSE(is_of_run(directory_, given));
+}
+
 /// A child of this process, forked without exec. It lives until this object is destroyed.
 class Child {
  public:

@@ -1,0 +1,62 @@
+#!/usr/bin/python3
+"""check_icrc.py INTERFACE FILE: computes the ICRC of each RoCEv2 packet on an interface until SIGTERM.
+
+FILE appears when the capture has begun. The last line says how many packets there were of each IP version, and how
+many ICRCs differ from zlib's CRC of the bytes that IBTA Annex A17 17.3.3 names.
+"""
+import signal
+import socket
+import struct
+import sys
+import zlib
+
+ETH_P_ALL, SOL_SOCKET, SO_RCVBUFFORCE = 3, 1, 33
+ETHERNET, UDP, BTH, PORT = 14, 8, 12, 4791
+
+
+def masked(packet, header, ones):
+    """The packet from its IP header to the ICRC with ones in the variant fields; 8 more ones take the LRH's place."""
+    packet = bytearray(packet)
+    for at in (*ones, header + 6, header + 7, header + UDP + 4):  # UDP checksum, BTH Resv8a
+        packet[at] = 0xff
+    return bytes([0xff] * 8 + [*packet])
+
+
+def icrc_is_right(frame):
+    """The IP version and whether the ICRC is right; nothing: another protocol."""
+    packet = frame[ETHERNET:]
+    kind = struct.unpack_from(">H", frame, 12)[0]
+    if kind == 0x0800 and packet[9] == 17:
+        version, header, size = 4, 20, struct.unpack_from(">H", packet, 2)[0]
+        covered = masked(packet[:size - 4], header, (1, 8, 10, 11)) if len(packet) >= 44 else b""
+    elif kind == 0x86dd and packet[6] == 17:
+        version, header, size = 6, 40, 40 + struct.unpack_from(">H", packet, 4)[0]
+        covered = masked(packet[:size - 4], header, (1, 2, 3, 7)) if len(packet) >= 64 else b""
+        covered = covered[:8] + bytes([packet[0] | 0x0f]) + covered[9:]  # the traffic class's upper half
+    else:
+        return None
+    if struct.unpack_from(">H", packet, header + 2)[0] != PORT:
+        return None
+    return version, struct.pack("<I", zlib.crc32(covered)) == packet[size - 4:size]
+
+
+def main():
+    interface, ready = sys.argv[1:]
+    wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
+    wire.setsockopt(SOL_SOCKET, SO_RCVBUFFORCE, 64 << 20)
+    wire.bind((interface, 0))
+    signal.signal(signal.SIGTERM, lambda *_: wire.settimeout(0.01))
+    open(ready, "w", encoding="utf-8").close()
+    count, wrong = {4: 0, 6: 0}, 0
+    while True:
+        try:
+            found = icrc_is_right(wire.recv(65536))
+        except TimeoutError:
+            break
+        if found:
+            count[found[0]] += 1
+            wrong += not found[1]
+    print(f"{'no' if count[4] == 0 else 'some'} IPv4, {'no' if count[6] == 0 else 'some'} IPv6, {wrong} wrong")
+
+
+main()

@@ -1,0 +1,61 @@
+#!/bin/bash
+# Unmodified programs on two machines: machines.sh SOFTHCA PROGRAMS. A machine is a network namespace with a softhca network of
+# its own. A veth joins them. The programs speak RoCEv2 through UDP sockets, IPv4 and IPv6, at MTU 1500 and 9000.
+. "$(dirname "$0")/lib.sh" "$@"
+
+rping=$(realpath "$here/rping")
+unshare --net tail -f /dev/null & other=$!
+trap 'kill $other; rm -rf "$folder"' EXIT
+in_b=(nsenter --target $other --net)
+eventually eval '[ "$(readlink /proc/$other/ns/net)" != "$(readlink /proc/self/ns/net)" ]'
+ip link add veth0 type veth peer name veth0 netns $other
+for namespace in "1 env" "2 ${in_b[*]}"; do
+  read -r host enter <<<"$namespace"
+  $enter ip addr add 10.77.0.$host/24 dev veth0
+  $enter ip addr add fd00:77::$host/64 dev veth0 nodad
+  $enter ip link set lo up
+  $enter ip link set veth0 up
+  "${nobody[@]}" mkdir -m 700 "$folder/$host"
+done
+set_mtu() { ip link set veth0 mtu $1 && "${in_b[@]}" ip link set veth0 mtu $1; }
+
+# The beginnings of commands on the two machines.
+machine="timeout 100 $softhca run --address if:veth0"
+a="${nobody[*]} env XDG_RUNTIME_DIR=$folder/1 $machine"
+b="${in_b[*]} ${nobody[*]} env XDG_RUNTIME_DIR=$folder/2 $machine"
+
+# pair COUNT REGEX OPTIONS SERVER...: a server on one machine, a client on the other with the server's address appended. COUNT
+# lines of their output match. OPTIONS are those of softhca run.
+pair() {
+  local count=$1 expected=$2 options=$3
+  shift 3
+  test_that "$options $*" says "$count" "$expected" meet "listens 18515" "$a $options -- $*" "$b $options -- $* 10.77.0.1"
+}
+# The GID table: link-local, then IPv4, then IPv6, each for RoCE v1 and v2.
+ipv4="-g 3" ipv6="-g 5"
+pings() {
+  test_that "rping $1" says 3 'ping data: rdma-ping' \
+    meet "cm_listens 7174" "$a --control $control -- $rping -s -a $1 -C 3" "$b -- $rping -c -a $1 -C 3 -v"
+}
+
+python3 "$here/check_icrc.py" veth0 "$folder/capture" >"$folder/icrc" & capture=$!
+eventually test -e "$folder/capture"
+for service in rc uc ud srq; do pair 2 "200 iters in" "" ibv_${service}_pingpong $ipv4 -c -n 200; done
+pair 2 "200 iters in" "" ibv_rc_pingpong $ipv6 -c -n 200
+pair 2 "200 iters in" "" ibv_rc_pingpong $ipv4 -c -e -n 200
+for test in ib_write_bw ib_read_bw ib_send_bw; do pair 2 "^ 65536 +200 " "" $test -x 3 -n 200; done
+pair 2 "^ 8 +200 " "" ib_atomic_bw -x 3 -n 200
+pair 2 "^ 65536 +800 " "" ib_write_bw -x 5 -q 4 -n 200
+pair 2 "^ Mtu +: 1024" "" ib_write_bw -x 3 -n 200
+pings 10.77.0.1
+pings fd00:77::1
+pair 2 "1000 iters in" "--loss 0.01" ibv_rc_pingpong $ipv4 -c -n 1000
+pair 2 "^ 65536 +100 " "--loss 0.01" ib_write_bw -x 3 -n 100
+kill $capture
+wait $capture
+test_that "each ICRC" prints "some IPv4, some IPv6, 0 wrong" cat "$folder/icrc"
+
+set_mtu 9000
+pair 2 "^ Mtu +: 4096" "" ib_write_bw -x 3 -n 1000
+pair 2 "200 iters in" "" ibv_rc_pingpong $ipv6 -c -n 200 -m 4096
+exit $failed
