@@ -1,6 +1,7 @@
 #include "hub/roce_socket.h"
 
 #include <fmt/format.h>
+#include <linux/errqueue.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <sys/ioctl.h>
@@ -10,11 +11,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <system_error>
 #include <utility>
 
 #include "hub/udp_address.h"
 #include "os/kept_fd.h"
 #include "os/memory_faults.h"
+#include "util/clock.h"
 #include "wire/ib_header.h"
 
 namespace softhca::hub {
@@ -26,6 +29,9 @@ constexpr std::size_t kSlots = 256;
 constexpr std::size_t kSlotSize = wire::DatagramReader::kDatagramMax + 64;
 /// Two messages of an int.
 constexpr std::size_t kControlSize = 2 * CMSG_SPACE(sizeof(int));
+/// An error, the address of its sender, and what comes with received packets.
+constexpr std::size_t kErrorControlSize =
+    kControlSize + CMSG_SPACE(sizeof(sock_extended_err) + sizeof(sockaddr_in6));
 /// Bytes of the kernel's buffers, where it allows that many: a peer's window of packets.
 constexpr int kBuffer = 8 << 20;
 
@@ -54,13 +60,13 @@ bool set_options(int fd, bool is_ipv4) {
   set_buffer(fd, SO_SNDBUFFORCE, SO_SNDBUF);
   if (is_ipv4) {
     return set(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO) &&
-           set(fd, IPPROTO_IP, IP_RECVTOS, 1) && set(fd, IPPROTO_IP, IP_RECVTTL, 1) &&
-           set(fd, SOL_SOCKET, SO_NO_CHECK, 1);
+           set(fd, IPPROTO_IP, IP_RECVERR, 1) && set(fd, IPPROTO_IP, IP_RECVTOS, 1) &&
+           set(fd, IPPROTO_IP, IP_RECVTTL, 1) && set(fd, SOL_SOCKET, SO_NO_CHECK, 1);
   }
   return set(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO) &&
-         set(fd, IPPROTO_IPV6, IPV6_DONTFRAG, 1) && set(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1) &&
-         set(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1) && set(fd, IPPROTO_UDP, kNoCheck6Tx, 1) &&
-         set(fd, IPPROTO_UDP, kNoCheck6Rx, 1);
+         set(fd, IPPROTO_IPV6, IPV6_RECVERR, 1) && set(fd, IPPROTO_IPV6, IPV6_DONTFRAG, 1) &&
+         set(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1) && set(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1) &&
+         set(fd, IPPROTO_UDP, kNoCheck6Tx, 1) && set(fd, IPPROTO_UDP, kNoCheck6Rx, 1);
 }
 
 void put_control(cmsghdr& message, int level, int type, int value) {
@@ -196,16 +202,65 @@ void RoceSocket::send(std::span<const wire::RoceDatagram> packets) {
     put_control(*second, is_ipv4 ? IPPROTO_IP : IPPROTO_IPV6, is_ipv4 ? IP_TTL : IPV6_HOPLIMIT,
                 std::max<int>(packet.path.hop_limit, 1));
   }
+  bool may_retry = true;
   for (std::size_t done = 0; done != packets.size();) {
     const auto left = static_cast<unsigned>(packets.size() - done);
     const int sent = ::sendmmsg(socket_.get(), &all.messages[done], left, MSG_DONTWAIT);
     if (sent > 0) {
       counters_.sent += static_cast<unsigned>(sent);
       done += static_cast<unsigned>(sent);
+      may_retry = true;
+    } else if (const int error = errno; may_retry && take_errors()) {
+      may_retry = false;  // the error was that of an earlier packet
     } else {
-      note_error(errno);
+      note_error(error);
       ++done;
     }
+  }
+}
+
+/// Takes what ICMP and the neighbor table have reported of earlier packets (IP_RECVERR). A few at a
+/// time: the kernel reports the next one again. True if there was one.
+bool RoceSocket::take_errors() {
+  constexpr int kMost = 16;
+  bool any = false;
+  for (int i = 0; i != kMost; ++i) {
+    UdpAddress to{};
+    alignas(cmsghdr) std::array<std::byte, kErrorControlSize> control{};
+    msghdr header{.msg_name = &to.any,
+                  .msg_namelen = sizeof to,
+                  .msg_iov = nullptr,
+                  .msg_iovlen = 0,
+                  .msg_control = control.data(),
+                  .msg_controllen = control.size(),
+                  .msg_flags = 0};
+    if (::recvmsg(socket_.get(), &header, MSG_ERRQUEUE | MSG_DONTWAIT) < 0) break;
+    any = true;
+    for (auto* at = CMSG_FIRSTHDR(&header); at != nullptr; at = CMSG_NXTHDR(&header, at)) {
+      const bool is_error = (at->cmsg_level == IPPROTO_IP && at->cmsg_type == IP_RECVERR) ||
+                            (at->cmsg_level == IPPROTO_IPV6 && at->cmsg_type == IPV6_RECVERR);
+      if (!is_error) continue;
+      sock_extended_err error{};
+      std::memcpy(&error, CMSG_DATA(at), sizeof error);
+      if (error.ee_origin == SO_EE_ORIGIN_LOCAL) continue;  // the send has failed
+      note_error(static_cast<int>(error.ee_errno));
+      report(to.gid(), static_cast<int>(error.ee_errno));
+    }
+  }
+  return any;
+}
+
+void RoceSocket::report(const wire::Gid& to, int error) {
+  std::uint64_t held_back = 0;
+  if (!lines_.allow(util::monotonic_now(), &held_back)) return;
+  const auto text = text_of(to);
+  if (error == ECONNREFUSED) {
+    util::log(util::LogLevel::kWarning,
+              "{} has nothing on UDP port {}: does the other program run with --address if:NAME?",
+              text, wire::kRoceUdpPort);
+  } else {
+    util::log(util::LogLevel::kWarning, "packets to {} do not arrive: {}", text,
+              std::system_category().message(error));
   }
 }
 
@@ -238,6 +293,7 @@ RoceSocket::Batch RoceSocket::take(std::size_t most) {
   if (count == 0) return {};
   const int taken = ::recvmmsg(socket_.get(), all.messages.data(), static_cast<unsigned>(count),
                                MSG_DONTWAIT, nullptr);
+  if (taken < 0 && errno != EAGAIN) (void)take_errors();
   const auto done = taken > 0 ? static_cast<std::size_t>(taken) : 0;
   const Batch batch{.first = first, .count = done, .is_full = done == count};
   all.head += batch.count;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -15,6 +16,7 @@
 
 #include "fabric/port.h"
 #include "os/unique_fd.h"
+#include "util/log.h"
 #include "util/result.h"
 #include "wire/gid.h"
 #include "wire/roce_datagram.h"
@@ -25,8 +27,8 @@ namespace softhca::hub {
 struct RoceLosses {
   std::uint64_t too_long = 0;     ///< longer than the MTU of the interface or the path
   std::uint64_t no_room = 0;      ///< the kernel's buffers were full
-  std::uint64_t unreachable = 0;  ///< no route, or no neighbor
-  std::uint64_t refused = 0;      ///< by a firewall, or by the peer's host
+  std::uint64_t unreachable = 0;  ///< no route, or no neighbor (also by ICMP)
+  std::uint64_t refused = 0;      ///< by a firewall, or by the peer's host (ICMP)
   std::uint64_t fault = 0;        ///< the program's memory has gone
   std::uint64_t other = 0;        ///< any other error of the kernel, or a frame that is no packet
   std::uint64_t corrupt = 0;      ///< received with a wrong ICRC
@@ -121,6 +123,8 @@ class RoceSocket {
   void note_number(std::size_t slot);
   void give_back(std::uint64_t released);
   void note_error(int error);
+  bool take_errors();
+  void report(const wire::Gid& to, int error);
 
   os::UniqueFd socket_;
   const wire::Gid address_;
@@ -131,6 +135,7 @@ class RoceSocket {
   std::unique_ptr<Departures> departures_;
   std::uint64_t last_number_ = 0;  ///< of the last frame transmitted
   Counters counters_;
+  util::RateLimiter lines_{4, std::chrono::seconds(10)};  ///< of the log
 };
 
 }  // namespace softhca::hub

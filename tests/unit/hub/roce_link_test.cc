@@ -215,6 +215,22 @@ TEST_F(RoceLinkTest, WhatTheKernelRefusesIsLostWithAReason) {
   EXPECT_EQ(b_.take().size(), 1u);
 }
 
+// ICMP says so later. Packets to others must not be lost because of it.
+TEST_F(RoceLinkTest, AHostWithoutTheServiceIsReported) {
+  for (const bool receives_first : {true, false}) {
+    const auto before = a_.socket().counters().lost.refused;
+    a_.send(a_.path_to(address_of(88)), payload_);
+    if (receives_first) a_.turn();
+    a_.send(a_.path_to(b_.gid()), payload_);
+    a_.turn();
+    EXPECT_EQ(b_.take().size(), 1u);
+    EXPECT_EQ(a_.socket().counters().lost.refused, before + 1);
+    // Nothing is left that would wake a thread for ever.
+    pollfd quiet{.fd = a_.socket().fd(), .events = POLLIN, .revents = 0};
+    EXPECT_EQ(::poll(&quiet, 1, 0), 0);
+  }
+}
+
 TEST_F(RoceLinkTest, NothingIsSentWhileAFaultIsPending) {
   os::MemoryFaults::note();
   a_.send(a_.path_to(b_.gid()), payload_);
