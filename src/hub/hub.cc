@@ -78,6 +78,7 @@ Hub::Hub(os::EventLoop& loop, std::string socket_path, const Options& options)
       poll_(options.poll),
       work_(loop, [this] { turn(); }) {
   switch_.set_tap(options.tap);
+  if (options.others != nullptr) attach_others();
 }
 
 util::Result<std::unique_ptr<Hub>> Hub::create(os::EventLoop& loop, const std::string& socket_path,
@@ -89,6 +90,7 @@ util::Result<std::unique_ptr<Hub>> Hub::create(os::EventLoop& loop, const std::s
 
 Hub::~Hub() {
   while (!clients_.empty()) remove(*clients_.back());
+  if (options_.others != nullptr) options_.others->detach();
   if (listener_) {
     loop_.remove(listener_.get());
     loop_.remove(timer_.get());
@@ -156,6 +158,7 @@ util::Result<void> Hub::admit(UniqueFd& socket) {
   client.bell = std::move(bell);
   client.wake = std::move(wake);
   by_number_[number] = &client;
+  if (options_.others != nullptr) options_.others->handle_member(number, true);
   ++counters_.joined;
   util::log(util::LogLevel::kDebug, "hub: process {} joins as {}", peer.pid, number);
   if (auto watched = watch(client); !watched) {
@@ -182,8 +185,10 @@ unsigned Hub::next_number() {
   for (const auto& client : clients_) {
     for (const auto number : client->gone) is_remembered[number] = true;
   }
-  const auto number =
-      numbers_.next([&](unsigned one) { return is_remembered[one] || by_number_.contains(one); });
+  const auto number = numbers_.next([&](unsigned one) {
+    const bool is_far = options_.others != nullptr && options_.others->has(one);
+    return is_remembered[one] || is_far || by_number_.contains(one);
+  });
   give_back_numbers();
   return number;
 }
@@ -243,6 +248,7 @@ void Hub::remove(Client& client) {
   loop_.remove(client.bell.get());
   os::close_connection(std::move(client.socket), janitor_);
   by_number_.erase(client.number);
+  if (options_.others != nullptr) options_.others->handle_member(client.number, false);
   give_back_numbers();
   stations_.forget_port(client.number);
   std::erase(active_, &client);
@@ -266,7 +272,7 @@ void Hub::turn() {
       return !client->active;
     });
   }
-  if (!active_.empty()) work_.raise();
+  if (!active_.empty() || (now != 0 && options_.others != nullptr)) work_.raise();
 }
 
 /// Poll again soon: a draining ring raises no event.
@@ -304,22 +310,28 @@ bool Hub::must_wait(Client& client, std::span<const std::byte> frame) {
   if (number_of(std::as_bytes(std::span(ethernet.source.bytes))) == 0) {
     stations_.learn(ethernet.source, client.number);
   }
-  auto to = number_of(frame);
-  if (to == 0) to = stations_.find(ethernet.destination).value_or(0);
-  auto* const other = find(to);
-  if (other == nullptr || other == &client || other->leaves) return false;
+  auto* const other = find_station(frame);
+  if (other == nullptr && options_.others != nullptr) {
+    const bool waits = options_.others->must_wait(frame);
+    held_ |= waits;
+    return waits;
+  }
+  return other != nullptr && other != &client && !other->leaves && is_full(*other);
+}
+
+bool Hub::is_full(Client& client) {
   const auto enough = room_for_frames(options_.ring_capacity);
-  auto& link = other->link;
-  const bool waits =
-      other->patience.room(link.room(enough), link.taken(), enough, options_.clock) == 0;
-  held_ |= waits;
-  return waits;
+  auto& link = client.link;
+  const bool full =
+      client.patience.room(link.room(enough), link.taken(), enough, options_.clock) == 0;
+  held_ |= full;
+  return full;
 }
 
 /// Takes frames from all active clients in turn.
 std::size_t Hub::receive() {
-  std::size_t frames = 0;
   held_ = false;
+  auto frames = take_from_others();
   for (auto* client : active_) {
     const auto taken = take_frames(*client);
     if (client->leaves) client->last_frames += taken;
@@ -331,6 +343,7 @@ std::size_t Hub::receive() {
 
 /// Releases delivered frames, and wakes sleeping clients that have frames.
 void Hub::settle() {
+  if (options_.others != nullptr) options_.others->settle();
   std::vector<Client*> broken, left;
   for (const auto& client : clients_) {
     tell_of_the_gone(*client);

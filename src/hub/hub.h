@@ -26,6 +26,7 @@
 #include "fabric/tap.h"
 #include "hub/link_note.h"
 #include "hub/numbers.h"
+#include "hub/other_hubs.h"
 #include "hub/patience.h"
 #include "os/adaptive_poll.h"
 #include "os/event_loop.h"
@@ -42,6 +43,8 @@ class Hub {
   struct Options {
     /// Sees all frames that cross the switch. Must outlive the hub.
     fabric::Tap* tap = nullptr;
+    /// Hubs of other machines; null: none. Must outlive the hub.
+    OtherHubs* others = nullptr;
     std::size_t clients_max = 4096;
     /// Numbers of processes: see numbers.h.
     unsigned number_max = 0xfffe;
@@ -105,6 +108,11 @@ class Hub {
   void look_for_loss(Client& client);
   Client* find(unsigned number) const;
   bool must_wait(Client& client, std::span<const std::byte> frame);
+  bool is_full(Client& client);
+  Client* find_station(std::span<const std::byte> frame) const;
+  // Hubs of other machines (hub_links.cc).
+  void attach_others();
+  std::size_t take_from_others();
   void look_later();
   bool note(Client& client, LinkNote::Kind kind, unsigned about);
   void tell_of_the_gone(Client& client);

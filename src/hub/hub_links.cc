@@ -1,5 +1,7 @@
-// Links between processes: their creation, and the notes to both ends (link_note.h).
+// Links between processes: their creation, and the notes to both ends (link_note.h). The hub's port
+// to hubs of other machines (other_hubs.h).
 #include <array>
+#include <limits>
 #include <span>
 
 #include "hub/fd_message.h"
@@ -13,6 +15,8 @@ namespace {
 
 /// Frames from one process to another before the hub gives them a link.
 constexpr unsigned kFramesBeforeLink = 16;
+/// Datagrams from other hubs in each round.
+constexpr std::size_t kDatagramsAtOnce = 16;
 
 }  // namespace
 
@@ -43,7 +47,8 @@ bool Hub::look_at(Client& client, std::span<const std::byte> frame) {
   if (!said) {
     if (client.is_willing && to != 0 && options_.tap == nullptr) count_frame(client, to);
     // The switch would flood frames for a departed process, whose peers keep retransmitting.
-    const bool to_the_gone = to != 0 && find(to) == nullptr;
+    const bool to_the_gone =
+        to != 0 && find(to) == nullptr && (options_.others == nullptr || !options_.others->has(to));
     if (to_the_gone) ++counters_.to_the_gone;
     return to_the_gone;
   }
@@ -85,6 +90,40 @@ void Hub::introduce(Client& a, Client& b) {
   a.known.insert(b.number);
   b.known.insert(a.number);
   ++counters_.links;
+}
+
+// Other machines ---------------------------------------------------------------------------------
+
+void Hub::attach_others() {
+  const auto is_full_station = [this](std::span<const std::byte> frame) {
+    auto* const client = find_station(frame);
+    return client != nullptr && !client->leaves && is_full(*client);
+  };
+  options_.others->attach(switch_.create_port("trunk"), is_full_station, [this] { work_.raise(); });
+}
+
+std::size_t Hub::take_from_others() {
+  if (options_.others == nullptr) return 0;
+  std::size_t taken = 0;
+  for (auto got = OtherHubs::Received::kFrames; taken < kDatagramsAtOnce; ++taken) {
+    got = options_.others->receive();
+    if (got != OtherHubs::Received::kFrames) {
+      held_ |= got == OtherHubs::Received::kWaits;
+      break;
+    }
+    switch_.deliver(std::numeric_limits<std::size_t>::max());
+  }
+  return taken;
+}
+
+/// The process to which a frame goes, or behind which its station is. @pre an Ethernet frame
+Hub::Client* Hub::find_station(std::span<const std::byte> frame) const {
+  auto to = number_of(frame);
+  if (to == 0) {
+    const auto mac = wire::MacAddress::from(frame.first<wire::MacAddress::kSize>());
+    to = stations_.find(mac).value_or(0);
+  }
+  return find(to);
 }
 
 }  // namespace softhca::hub

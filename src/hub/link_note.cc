@@ -8,7 +8,6 @@ namespace {
 
 using wire::EthernetLayout;
 
-constexpr std::uint16_t kEtherType = 0x88b6;
 /// Distinguishes softhca's frames from other users' experiments.
 constexpr std::string_view kOurs = "softhca";
 constexpr std::size_t kKind = EthernetLayout::kSize + kOurs.size();

@@ -26,6 +26,8 @@ namespace softhca::hub {
 struct LinkNote {
   enum class Kind : std::uint8_t { kIntroduced = 2, kReady, kSwitched, kGone };
 
+  static constexpr std::uint16_t kEtherType = 0x88b6;
+
   wire::MacAddress to;
   wire::MacAddress from;  ///< the process that the note is about
   Kind kind = Kind::kIntroduced;

@@ -1,0 +1,29 @@
+// The living processes of other machines' hubs, as a file in the fabric's directory: bit n of it is
+// the process with number n. The hub writes it, and processes read it.
+#pragma once
+
+#include <bitset>
+#include <string>
+
+#include "os/unique_fd.h"
+#include "util/result.h"
+
+namespace softhca::hub {
+
+class FarMembers {
+ public:
+  static util::Result<FarMembers> create(const std::string& directory);
+
+  void set(unsigned number, bool is_there);
+
+ private:
+  explicit FarMembers(os::UniqueFd file) : file_(std::move(file)) {}
+
+  os::UniqueFd file_;
+  std::bitset<65536> there_;
+};
+
+/// Whether the process lives on another machine. False also if no hub of another machine is joined.
+bool is_far_member(const std::string& directory, unsigned number);
+
+}  // namespace softhca::hub

@@ -1,0 +1,181 @@
+// A hub with hubs of other machines, which the test plays.
+#include "hub/other_hubs.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "hub/far_members.h"
+#include "hub/hub_client.h"
+#include "hub/uplink_process.h"
+
+namespace softhca::hub {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+constexpr unsigned kFar = 9 * 256 + 5;
+
+class OthersByHand final : public OtherHubs {
+ public:
+  void attach(std::unique_ptr<fabric::Port> port, IsFull full,
+              std::function<void()> raise) override {
+    port_ = std::move(port);
+    port_->set_receiver(&recorder);
+    is_full = std::move(full);
+    wake = std::move(raise);
+  }
+  void detach() override { port_.reset(); }
+  bool has(unsigned number) const override { return number / 256 == far_block; }
+  void handle_member(unsigned number, bool is_there) override {
+    is_there ? void(members.insert(number)) : void(members.erase(number));
+  }
+  bool must_wait(std::span<const std::byte>) override { return waits; }
+  Received receive() override {
+    if (arriving.empty()) return Received::kNothing;
+    if (holds) return Received::kWaits;
+    port_->transmit(arriving.front());
+    arriving.pop_front();
+    return Received::kFrames;
+  }
+  void settle() override { ++settled; }
+  void arrive(const wire::Frame& frame) {
+    arriving.push_back(frame);
+    wake();
+  }
+
+  fabric::Recorder recorder;  ///< frames to the others
+  IsFull is_full;
+  std::function<void()> wake;
+  std::set<unsigned> members;
+  std::deque<wire::Frame> arriving;
+  unsigned far_block = kFar / 256;
+  bool waits = false;
+  bool holds = false;
+  int settled = 0;
+
+ private:
+  std::unique_ptr<fabric::Port> port_;
+};
+
+class OtherHubsTest : public UplinkTest {
+ protected:
+  OtherHubsTest() { start(options()); }
+  ~OtherHubsTest() override {
+    a_.reset();
+    b_.reset();
+    hub_.reset();
+  }
+  Hub::Options options() {
+    Hub::Options options;
+    options.others = &others;
+    options.ring_capacity = os::SharedRing::kCapacityMin;
+    return options;
+  }
+  static std::uint64_t far_mac() { return address_of(kFar).to_u64(); }
+
+  OthersByHand others;
+};
+
+TEST_F(OtherHubsTest, AFrameForANumberOfOthersGoesToThem) {
+  others.arrive(fabric::frame_of(a_->mac(), far_mac(), "the switch learns where it is"));
+  run_all();
+  (void)b_->take();
+  a_->send(far_mac(), "far");
+  run_all();
+  EXPECT_THAT(others.recorder.texts, ElementsAre("far"));
+  EXPECT_THAT(b_->take(), IsEmpty());
+  EXPECT_GE(others.settled, 1);
+}
+
+TEST_F(OtherHubsTest, AFrameForANumberOfNobodyGoesNowhere) {
+  a_->send(address_of(77).to_u64(), "lost");
+  run_all();
+  EXPECT_THAT(others.recorder.texts, IsEmpty());
+  EXPECT_EQ(hub_->counters().to_the_gone, 1u);
+}
+
+TEST_F(OtherHubsTest, AFrameFromOthersReachesItsProcess) {
+  a_->send(far_mac(), "the switch learns where it is");
+  run_all();
+  (void)b_->take();
+  others.arrive(fabric::frame_of(a_->mac(), far_mac(), "from far away"));
+  run_all();
+  EXPECT_THAT(a_->take(), ElementsAre("from far away"));
+  EXPECT_THAT(b_->take(), IsEmpty());
+}
+
+TEST_F(OtherHubsTest, ASenderWaitsForOthersAsForARing) {
+  others.waits = true;
+  a_->send(far_mac(), "waits");
+  run_all();
+  EXPECT_THAT(others.recorder.texts, IsEmpty());
+  others.waits = false;
+  others.wake();
+  run_all();
+  EXPECT_THAT(others.recorder.texts, ElementsAre("waits"));
+}
+
+TEST_F(OtherHubsTest, FramesOfOthersThatWaitComeLater) {
+  others.holds = true;
+  others.arrive(fabric::frame_of(a_->mac(), far_mac(), "late"));
+  run_all();
+  EXPECT_THAT(a_->take(), IsEmpty());
+  others.holds = false;
+  others.wake();
+  run_all();
+  EXPECT_THAT(a_->take(), ElementsAre("late"));
+}
+
+TEST_F(OtherHubsTest, AStationWithAFullRingIsFull) {
+  const auto frame = fabric::frame_of(a_->mac(), far_mac(), "more");
+  EXPECT_FALSE(others.is_full(frame.head()));
+  const std::string text(4000, 'x');
+  const auto long_frame = fabric::frame_of(a_->mac(), far_mac(), text);
+  for (int i = 0; i != kMany; ++i) others.arrive(long_frame);
+  run_hub();
+  EXPECT_TRUE(others.is_full(frame.head()));
+  run_all();
+  EXPECT_FALSE(others.is_full(frame.head()));
+  EXPECT_FALSE(others.is_full(fabric::frame_of(0xffffffffffff, far_mac(), "to all").head()));
+}
+
+TEST_F(OtherHubsTest, ProcessesAreReported) {
+  EXPECT_THAT(others.members, ElementsAre(1, 2));
+  b_.reset();
+  run_all();
+  EXPECT_THAT(others.members, ElementsAre(1));
+}
+
+TEST_F(OtherHubsTest, NumbersOfOthersAreNotGiven) {
+  others.far_block = 0;
+  const auto c = join_hub();
+  EXPECT_EQ(c->mac(), address_of(257).to_u64());
+}
+
+TEST(FarMembersTest, AProcessSeesWhoLivesOnOtherMachines) {
+  auto name = (std::filesystem::temp_directory_path() / "softhca-XXXXXX").string();
+  const std::string directory = ::mkdtemp(name.data());
+  EXPECT_FALSE(is_far_member(directory, kFar)) << "no hub is joined";
+  auto members = FarMembers::create(directory).value();
+  EXPECT_FALSE(is_far_member(directory, kFar));
+  members.set(kFar, true);
+  members.set(kFar + 1, true);
+  members.set(65535, true);
+  EXPECT_TRUE(is_far_member(directory, kFar));
+  EXPECT_TRUE(is_far_member(directory, 65535));
+  EXPECT_FALSE(is_far_member(directory, kFar + 2));
+  members.set(kFar, false);
+  EXPECT_FALSE(is_far_member(directory, kFar));
+  EXPECT_TRUE(is_far_member(directory, kFar + 1));
+  std::filesystem::remove_all(directory);
+}
+
+}  // namespace
+}  // namespace softhca::hub
