@@ -20,12 +20,13 @@ util::Result<void> write_device_files(const std::string& directory, const ShownD
   const auto root = directory + (word.empty() ? "/root" : "/root-" + word);
   if (std::filesystem::exists(root, error)) return {};
   const connectx::Model card;
+  const auto salt = door::read_guid_salt(directory);
   std::vector<door::DeviceIdentity> all(devices.count);
   for (auto number = devices.host.first_free(); auto& device : all) {
     // Each process is a host of its own: its device provides the addresses, not these files.
     device.name = fmt::format("mlx5_{}", number);
     device.number = number;
-    device.node_guid = door::node_guid_of(number);
+    device.node_guid = door::node_guid_of(number, salt);
     device.device_id = card.device_id;
     device.subsystem_id = card.subsystem_id;
     device.firmware =

@@ -61,9 +61,11 @@ bool find_mac(const driver::Gid& to, driver::Mac& mac) {
     return true;
   }
   if (!is_process(to)) return false;
-  mac = mac_of(util::load_be16(at + 14));
+  mac = mac_of(number_of(to));
   return true;
 }
+
+unsigned number_of(const driver::Gid& of) { return util::load_be16(of.bytes.data() + 14); }
 
 bool is_process(const driver::Gid& to) {
   const auto* at = to.bytes.data();

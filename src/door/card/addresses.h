@@ -24,6 +24,8 @@ std::vector<uverbs::GidEntry> gids_of(const driver::Mac& mac,
 bool find_mac(const driver::Gid& to, driver::Mac& mac);
 /// Whether the IPv4 address is in the range of processes.
 bool is_process(const driver::Gid& to);
+/// The number in the IPv4 address of a process. @pre is_process(of)
+unsigned number_of(const driver::Gid& of);
 /// The MAC that the hub gives to this number.
 driver::Mac mac_of(unsigned number);
 

@@ -59,7 +59,9 @@ util::Result<std::unique_ptr<Card>> Card::create(Options options) {
   return card;
 }
 
-std::uint64_t Card::node_guid() const { return node_guid_of(options_.number); }
+std::uint64_t Card::node_guid() const {
+  return node_guid_of(options_.number, read_guid_salt(options_.directory));
+}
 
 driver::Mac Card::mac() const { return mac_of(link_->number()); }
 

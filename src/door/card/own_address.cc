@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "door/card/addresses.h"
+#include "hub/far_members.h"
 #include "os/kept_fd.h"
 #include "os/open_file.h"
 #include "util/log.h"
@@ -172,7 +173,10 @@ bool is_gone(const std::string& directory, const driver::Gid& gid) {
   if (!gid.is_ipv4()) return false;
   const auto path = path_of(directory, gid);
   // A process holds its file from the start. An address outside the run has none.
-  if (::access(path.c_str(), F_OK) != 0) return errno == ENOENT && is_process(gid);
+  if (::access(path.c_str(), F_OK) != 0) {
+    const bool may_be_far = errno == ENOENT && is_process(gid);
+    return may_be_far && !hub::is_far_member(directory, number_of(gid));
+  }
   return !is_held(path);
 }
 

@@ -28,8 +28,14 @@ inline constexpr unsigned kRdmaCmMajor = 10;
 inline constexpr unsigned kRdmaCmMinor = 58;
 /// Represents rdma_cm where device files are identified by the n of uverbs<n>.
 inline constexpr unsigned kRdmaCmFile = 1000;
-/// The GUID of mlx5_<number>, in sysfs and in the device.
-constexpr std::uint64_t node_guid_of(unsigned number) { return 0x020000fffe000000 + number; }
+/// The GUID of mlx5_<number>, in sysfs and in the device. `salt`: see read_guid_salt().
+constexpr std::uint64_t node_guid_of(unsigned number, std::uint16_t salt = 0) {
+  return 0x020000fffe000000 + salt * std::uint64_t{0x100} + number;
+}
+/// Makes the GUIDs of a run's devices differ from those of other machines. A network that is joined
+/// with others has a file with a random number; all other networks have 0.
+std::uint16_t read_guid_salt(const std::string& directory);
+util::Result<void> write_guid_salt(const std::string& directory, std::uint16_t salt);
 
 /// The variable by which `softhca run` passes the number of devices to the library in a program:
 /// "<count>", or "<count>+<first>-<mark>" if the host's are shown too (host_devices.h). It is not
