@@ -78,8 +78,8 @@ void tell(const UniqueFd& to, char how, const std::string& text) {
 /// Holds the fabric until its owner or its hub has gone. Reports to `begun` the directory in which
 /// the processes of `options.control` must listen. Closes standard output, so that its reader sees
 /// the end.
-[[noreturn]] void hold(const EnvOptions& options, const UniqueFd& owner, const UniqueFd& keeper,
-                       UniqueFd begun) {
+[[noreturn]] void hold(const EnvOptions& options, const std::string& fabric, const UniqueFd& owner,
+                       const UniqueFd& keeper, UniqueFd begun) {
   ::setsid();
   ::signal(SIGHUP, SIG_IGN);
   ::prctl(PR_SET_NAME, "softhca-env");
@@ -91,7 +91,7 @@ void tell(const UniqueFd& to, char how, const std::string& text) {
   const UniqueFd signals(::signalfd(-1, &set, SFD_CLOEXEC));
   std::unique_ptr<run::RunControl> control;
   if (!options.control.empty()) {
-    auto created = run::RunControl::create(options.control);
+    auto created = run::RunControl::create(options.control, fabric);
     if (!created) {
       tell(begun, kFailed, created.error().message);
       ::_exit(1);
@@ -157,10 +157,12 @@ util::Result<void> make_environment(const EnvOptions& options) {
     return util::fail_errno(fmt::format("--owner {}{}", pid, why));
   }
   const auto fabric = options.fabric.own ? fmt::format("env-{}", pid) : options.fabric.name;
-  const auto member = run::join_fabric(fabric, options.fabric.pcap, [](const auto& directory) {
-    return run::write_device_files(directory);
-  });
+  const auto setup = options.fabric.setup();
+  if (!setup) return tl::unexpected(setup.error());
+  const auto member = run::join_fabric(
+      fabric, *setup, [](const auto& directory) { return run::write_device_files(directory); });
   if (!member) return tl::unexpected(member.error());
+  if (!member->notice.empty()) std::fprintf(stderr, "softhca: %s\n", member->notice.c_str());
   if (auto written = run::write_device_files(member->directory, *shown); !written) return written;
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return util::fail_errno("pipe");
@@ -168,7 +170,7 @@ util::Result<void> make_environment(const EnvOptions& options) {
   UniqueFd begun(ends[1]);
   const auto holder = ::fork();
   if (holder < 0) return util::fail_errno("fork");
-  if (holder == 0) hold(options, owner, member->keeper, std::move(begun));
+  if (holder == 0) hold(options, member->directory, owner, member->keeper, std::move(begun));
   begun.reset();
   const auto control = hear(hears);
   if (!control) return tl::unexpected(control.error());

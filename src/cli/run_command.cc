@@ -54,6 +54,11 @@ The exit status is the program's.)";
 /// Signals that are forwarded to the program.
 constexpr std::array kForwardedSignals = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
+/// A line about the hub, for the user.
+void show(const std::string& notice) {
+  if (!notice.empty()) std::fprintf(stderr, "softhca: %s\n", notice.c_str());
+}
+
 class Run {
  public:
   explicit Run(const RunOptions& options) : options_(options) {}
@@ -64,8 +69,8 @@ class Run {
   util::Result<int> run();
 
  private:
-  util::Result<void> set_up_own();
-  util::Result<void> set_up_shared();
+  util::Result<void> set_up_own(const run::FabricSetup& setup);
+  util::Result<void> set_up_shared(const run::FabricSetup& setup);
   util::Result<void> notify_program(std::vector<std::string>& environment);
   util::Result<void> block_signals();
   util::Result<void> watch();
@@ -102,7 +107,9 @@ util::Result<int> Run::run() {
   auto shown = options_.seen.shown();
   if (!shown) return tl::unexpected(shown.error());
   shown_ = *std::move(shown);
-  auto good = options_.fabric.own ? set_up_own() : set_up_shared();
+  const auto setup = options_.fabric.setup();
+  if (!setup) return tl::unexpected(setup.error());
+  auto good = options_.fabric.own ? set_up_own(*setup) : set_up_shared(*setup);
   if (!good) return tl::unexpected(good.error());
   if (const auto why = run::why_out_of_reach(run::find_program(options_.program.front()));
       !why.empty()) {
@@ -125,28 +132,34 @@ util::Result<int> Run::run() {
   return wait();
 }
 
-util::Result<void> Run::set_up_own() {
+util::Result<void> Run::set_up_own(const run::FabricSetup& setup) {
   // From here on a signal cannot leave the directory behind.
   if (auto good = block_signals(); !good) return good;
   auto directory = run::RunDirectory::create();
   if (!directory) return tl::unexpected(directory.error());
   own_.emplace(*std::move(directory));
   directory_ = own_->path();
+  if (setup.trunk) {
+    if (auto good = run::write_trunk_files(directory_, *setup.trunk); !good) return good;
+  }
   if (auto good = run::write_device_files(directory_, shown_); !good) return good;
-  auto host = run::HubHost::create(directory_, options_.fabric.pcap);
+  auto host = run::HubHost::create(directory_, setup);
   if (!host) return tl::unexpected(host.error());
   host_ = *std::move(host);
+  const auto notice = host_->await_others();
+  if (!notice) return tl::unexpected(notice.error());
+  show(*notice);
   events_ = &host_->events();
   return {};
 }
 
-util::Result<void> Run::set_up_shared() {
+util::Result<void> Run::set_up_shared(const run::FabricSetup& setup) {
   const auto& name = options_.fabric.name;
-  auto member = run::join_fabric(name, options_.fabric.pcap, [](const auto& directory) {
-    return run::write_device_files(directory);
-  });
+  auto member = run::join_fabric(
+      name, setup, [](const auto& directory) { return run::write_device_files(directory); });
   if (!member) return tl::unexpected(member.error());
   directory_ = std::move(member->directory);
+  show(member->notice);
   if (auto good = run::write_device_files(directory_, shown_); !good) return good;
   keeper_ = std::move(member->keeper);
   if (auto good = block_signals(); !good) return good;
@@ -166,7 +179,7 @@ util::Result<void> Run::set_up_shared() {
 util::Result<void> Run::notify_program(std::vector<std::string>& environment) {
   for (auto& one : options_.seen.variables(shown_)) environment.push_back(std::move(one));
   if (options_.control.empty()) return {};
-  auto control = run::RunControl::create(options_.control);
+  auto control = run::RunControl::create(options_.control, directory_);
   if (!control) return tl::unexpected(control.error());
   control_ = *std::move(control);
   environment.push_back("SOFTHCA_CONTROL=" + control_->directory());

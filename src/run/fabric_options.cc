@@ -20,6 +20,13 @@ void add_fabric_options(CLI::App& command, FabricOptions& options) {
       .add_option("--pcap", options.pcap,
                   "Capture everything that crosses the network to this file (pcapng)")
       ->type_name("FILE");
+  add_trunk_options(command, options.trunk);
+}
+
+util::Result<FabricSetup> FabricOptions::setup() const {
+  auto others = trunk.setup(name);
+  if (!others) return tl::unexpected(others.error());
+  return FabricSetup{.pcap = pcap, .trunk = *std::move(others)};
 }
 
 }  // namespace softhca::run

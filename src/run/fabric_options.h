@@ -1,9 +1,11 @@
-// The network of a run, or of an environment: --fabric, --private, --pcap.
+// The network of a run, or of an environment: --fabric, --private, --pcap, and --join
+// (trunk_options.h).
 #pragma once
 
 #include <string>
 
 #include "run/keeper.h"
+#include "run/trunk_options.h"
 
 namespace CLI {
 class App;
@@ -15,6 +17,10 @@ struct FabricOptions {
   std::string name = kDefaultFabric;
   bool own = false;  ///< a private network
   std::string pcap;  ///< file to capture to; empty: none
+  TrunkOptions trunk;
+
+  /// Whether options for hubs of other machines are right, and what a new hub is to do.
+  util::Result<FabricSetup> setup() const;
 };
 
 void add_fabric_options(CLI::App& command, FabricOptions& options);

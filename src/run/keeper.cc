@@ -30,6 +30,7 @@
 #include "run/hub_host.h"
 #include "run/run_bases.h"
 #include "run/run_directory.h"
+#include "run/trunk_options.h"
 #include "util/log.h"
 
 namespace softhca::run {
@@ -45,7 +46,8 @@ constexpr auto kFirstPatience = 10s;
 constexpr auto kNoLimit = util::Duration::zero();
 /// Interval between attempts to end while another run holds the lock.
 constexpr auto kBetweenTries = 50ms;
-constexpr std::string_view kReady = "ready";
+/// How a keeper's answer begins when it is ready; a notice may follow.
+constexpr std::string_view kReady = "ready:";
 
 std::string runs_socket(const std::string& directory) { return directory + "/runs"; }
 
@@ -56,7 +58,9 @@ class Keeper {
   Keeper(const Keeper&) = delete;
   Keeper& operator=(const Keeper&) = delete;
 
-  util::Result<void> set_up(const std::string& pcap);
+  util::Result<void> set_up(const FabricSetup& setup);
+  /// See HubHost.
+  util::Result<std::string> await_others() { return host_->await_others(); }
   void run() {
     while (!host_->events().stopped()) host_->events().run_once(util::kNever);
   }
@@ -78,8 +82,8 @@ class Keeper {
   std::unique_ptr<os::Alarm> end_;
 };
 
-util::Result<void> Keeper::set_up(const std::string& pcap) {
-  auto host = HubHost::create(directory_, pcap);
+util::Result<void> Keeper::set_up(const FabricSetup& setup) {
+  auto host = HubHost::create(directory_, setup);
   if (!host) return tl::unexpected(host.error());
   host_ = *std::move(host);
   kept_ = UniqueFd(::open(directory_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -160,7 +164,7 @@ void leave_terminal(const std::string& directory) {
   ::dup2(log ? log.get() : null.get(), STDERR_FILENO);
 }
 
-[[noreturn]] void be_keeper(const std::string& directory, const std::string& pcap, int answer) {
+[[noreturn]] void be_keeper(const std::string& directory, const FabricSetup& setup, int answer) {
   os::close_all_but({answer});
   util::set_log_sink(nullptr);  // a thread of the parent process may have served it
   leave_terminal(directory);
@@ -168,8 +172,13 @@ void leave_terminal(const std::string& directory) {
   os::raise_file_size_limit();
   {
     Keeper keeper(directory);
-    const auto good = keeper.set_up(pcap);
-    const auto words = good ? std::string(kReady) : good.error().message;
+    util::Result<std::string> good;
+    if (auto set_up = keeper.set_up(setup); set_up) {
+      good = keeper.await_others();
+    } else {
+      good = tl::unexpected(set_up.error());
+    }
+    const auto words = good ? std::string(kReady) + *good : good.error().message;
     [[maybe_unused]] const auto written = ::write(answer, words.data(), words.size());
     ::close(answer);
     if (!good) ::_exit(1);
@@ -179,15 +188,15 @@ void leave_terminal(const std::string& directory) {
   ::_exit(0);
 }
 
-/// Starts a keeper, and returns when it is ready.
-util::Result<void> start_keeper(const std::string& directory, const std::string& pcap) {
+/// Starts a keeper, and returns its notice when it is ready.
+util::Result<std::string> start_keeper(const std::string& directory, const FabricSetup& setup) {
   int fds[2];
   if (::pipe2(fds, O_CLOEXEC) != 0) return util::fail_errno("fabric: pipe");
   const UniqueFd from(fds[0]);
   UniqueFd to(fds[1]);
   const auto pid = ::fork();
   if (pid < 0) return util::fail_errno("fabric: fork");
-  if (pid == 0) be_keeper(directory, pcap, to.get());
+  if (pid == 0) be_keeper(directory, setup, to.get());
   to.reset();
   std::string words;
   std::array<char, 512> buffer;
@@ -197,7 +206,7 @@ util::Result<void> start_keeper(const std::string& directory, const std::string&
     if (size <= 0) break;
     words.append(buffer.data(), static_cast<std::size_t>(size));
   }
-  if (words == kReady) return {};
+  if (words.starts_with(kReady)) return words.substr(kReady.size());
   return util::fail(words.empty() ? "fabric: the hub did not start" : words);
 }
 
@@ -217,7 +226,7 @@ std::optional<FabricMember> find_elsewhere(const std::vector<std::string>& direc
     const auto lock = FabricLock::take(directory);
     if (!lock) continue;
     if (auto keeper = find_keeper(directory); keeper && *keeper) {
-      return FabricMember{directory, *std::move(keeper)};
+      return FabricMember{.directory = directory, .keeper = *std::move(keeper)};
     }
   }
   return std::nullopt;
@@ -234,19 +243,38 @@ void remove_dead_fabrics(const std::string& directory) {
   }
 }
 
-util::Result<FabricMember> begin_fabric(const std::string& directory, const std::string& pcap,
+util::Result<FabricMember> begin_fabric(const std::string& directory, const FabricSetup& setup,
                                         const PrepareFabric& prepare) {
   remove_dead_fabrics(directory);
   auto good = make_fabric_directory(directory);
+  if (good && setup.trunk) good = write_trunk_files(directory, *setup.trunk);
   if (good) good = prepare(directory);
-  if (good) good = start_keeper(directory, pcap);
-  if (!good) {
+  auto notice = good ? start_keeper(directory, setup) : tl::unexpected(good.error());
+  if (!notice) {
     remove_directory(directory);
-    return tl::unexpected(good.error());
+    return tl::unexpected(notice.error());
   }
   auto keeper = os::connect_own(runs_socket(directory), "fabric", kNoLimit);
   if (!keeper) return tl::unexpected(keeper.error());
-  return FabricMember{directory, *std::move(keeper)};
+  return FabricMember{directory, *std::move(keeper), *std::move(notice)};
+}
+
+/// Whether an existing fabric has what a run wants of it.
+util::Result<void> check_existing(const std::string& name, const std::string& directory,
+                                  const FabricSetup& setup) {
+  if (!setup.pcap.empty()) {
+    return util::fail(fmt::format(
+        "--pcap: fabric {} is there already, and the run that comes first captures; with --private "
+        "this one has a fabric of its own",
+        name));
+  }
+  if (!setup.trunk) return {};
+  const auto words = read_trunk_words(directory);
+  if (words == setup.trunk->words) return {};
+  return util::fail(fmt::format(
+      "fabric {} is there already, with{}: the run that comes first joins other machines, and this "
+      "one wants{}",
+      name, words.empty() ? " no --join and no --listen" : words, setup.trunk->words));
 }
 
 }  // namespace
@@ -260,14 +288,13 @@ void leave_fabric(UniqueFd keeper) {
   }
 }
 
-util::Result<FabricMember> join_fabric(const std::string& name, const std::string& pcap,
+util::Result<FabricMember> join_fabric(const std::string& name, const FabricSetup& setup,
                                        const PrepareFabric& prepare) {
   const auto joined = [&](FabricMember member) -> util::Result<FabricMember> {
-    if (pcap.empty()) return member;
-    return util::fail(fmt::format(
-        "--pcap: fabric {} is there already, and the run that comes first captures; with --private "
-        "this one has a fabric of its own",
-        name));
+    if (auto good = check_existing(name, member.directory, setup); !good) {
+      return tl::unexpected(good.error());
+    }
+    return member;
   };
   const auto directories = fabric_directories(name);
   if (!directories) return tl::unexpected(directories.error());
@@ -277,8 +304,8 @@ util::Result<FabricMember> join_fabric(const std::string& name, const std::strin
   if (!lock) return tl::unexpected(lock.error());
   auto keeper = find_keeper(directory);
   if (!keeper) return tl::unexpected(keeper.error());
-  if (*keeper) return joined({directory, *std::move(keeper)});
-  auto member = begin_fabric(directory, pcap, prepare);
+  if (*keeper) return joined({.directory = directory, .keeper = *std::move(keeper)});
+  auto member = begin_fabric(directory, setup, prepare);
   if (!member) lock->remove_file();
   return member;
 }

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "os/unique_fd.h"
+#include "run/hub_host.h"
 #include "util/result.h"
 
 namespace softhca::run {
@@ -19,6 +20,7 @@ namespace softhca::run {
 struct FabricMember {
   std::string directory;  ///< has the hub's socket
   os::UniqueFd keeper;
+  std::string notice = {};  ///< a line for the user of the run that started the hub; empty: none
 };
 
 constexpr const char* kDefaultFabric = "default";
@@ -26,11 +28,11 @@ constexpr const char* kDefaultFabric = "default";
 /// Fills a new directory before the hub starts to serve.
 using PrepareFabric = std::function<util::Result<void>(const std::string& directory)>;
 
-/// Finds the keeper of fabric `name`, or starts one that captures to `pcap` (empty: no capture).
-/// Fails if a capture is requested for an existing fabric, or if other users can access the
+/// Finds the keeper of fabric `name`, or starts one with `setup`. Fails if a capture is requested
+/// for an existing fabric, or hubs that it has not joined, or if other users can access the
 /// fabric's directory. @pre the process has no threads but this one and a util::LogWriter's, and
 /// signals kill it
-util::Result<FabricMember> join_fabric(const std::string& name, const std::string& pcap,
+util::Result<FabricMember> join_fabric(const std::string& name, const FabricSetup& setup,
                                        const PrepareFabric& prepare);
 
 /// Leaves when the run is over. If it is the last run of its fabric, the capture is complete and

@@ -21,6 +21,7 @@
 #include "door/control/control_point.h"
 #include "os/foreign_bytes.h"
 #include "os/unix_socket.h"
+#include "run/hub_host.h"
 #include "util/clock.h"
 
 namespace softhca::run {
@@ -53,6 +54,15 @@ std::optional<Asked> ask(const std::filesystem::path& path, const std::string& l
     asked.answer = control::error_answer(kNoAnswer);
   }
   return asked;
+}
+
+/// The question to the hub, if it has a trunk, and no device is asked for.
+std::vector<Asked> ask_hub(const std::string& fabric, const control::InspectRequest& wanted) {
+  std::vector<Asked> all;
+  if (fabric.empty() || !wanted.function.empty()) return all;
+  auto asked = ask(HubHost::control_path(fabric), control::to_line(wanted) + "\n");
+  if (asked) all.push_back(*std::move(asked));
+  return all;
 }
 
 /// Appends to an answer, of which `room` is left for all. False: it is left out.
@@ -90,10 +100,9 @@ bool receive(std::vector<Asked>& all, util::Time end, std::size_t& room, os::Jan
   return true;
 }
 
-/// The answers of all processes that listen in `directory`, by process name.
+/// The answers of all processes that listen in `directory`, and of `all`, by name.
 std::map<std::string, std::string> ask_all(const std::string& directory, const std::string& line,
-                                           os::Janitor& janitor) {
-  std::vector<Asked> all;
+                                           std::vector<Asked> all, os::Janitor& janitor) {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
     if (all.size() == kAskedMax) break;
@@ -114,10 +123,11 @@ std::map<std::string, std::string> ask_all(const std::string& directory, const s
 
 }  // namespace
 
-util::Result<std::unique_ptr<RunControl>> RunControl::create(const std::string& path) {
+util::Result<std::unique_ptr<RunControl>> RunControl::create(const std::string& path,
+                                                             std::string fabric) {
   auto directory = RunDirectory::create();
   if (!directory) return tl::unexpected(directory.error());
-  std::unique_ptr<RunControl> control(new RunControl(*std::move(directory)));
+  std::unique_ptr<RunControl> control(new RunControl(*std::move(directory), std::move(fabric)));
   auto events = os::EventLoop::create();
   if (!events) return tl::unexpected(events.error());
   control->events_ = *std::move(events);
@@ -153,7 +163,7 @@ std::string RunControl::answer(std::string_view request) {
   if (!wanted) return control::error_answer(wanted.error().message);
   const auto line =
       door::ControlPoint::line_of({.function = wanted->function, .show = wanted->show});
-  auto answers = ask_all(directory(), line + "\n", janitor_);
+  auto answers = ask_all(directory(), line + "\n", ask_hub(fabric_, *wanted), janitor_);
   const bool all_failed = std::ranges::all_of(
       answers, [](const auto& one) { return one.second.starts_with(control::kError); });
   if (!wanted->function.empty() && !answers.empty() && all_failed) {

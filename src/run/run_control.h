@@ -18,8 +18,10 @@ namespace softhca::run {
 
 class RunControl {
  public:
-  /// Listens at `path`. @pre signals are blocked, so that the thread inherits that
-  static util::Result<std::unique_ptr<RunControl>> create(const std::string& path);
+  /// Listens at `path`. `fabric`: the directory of the run's hub, which is asked as well if it has
+  /// a trunk. @pre signals are blocked, so that the thread inherits that
+  static util::Result<std::unique_ptr<RunControl>> create(const std::string& path,
+                                                          std::string fabric = {});
   ~RunControl();
   RunControl(const RunControl&) = delete;
   RunControl& operator=(const RunControl&) = delete;
@@ -28,10 +30,12 @@ class RunControl {
   const std::string& directory() const { return directory_.path(); }
 
  private:
-  explicit RunControl(RunDirectory directory) : directory_(std::move(directory)) {}
+  RunControl(RunDirectory directory, std::string fabric)
+      : directory_(std::move(directory)), fabric_(std::move(fabric)) {}
   std::string answer(std::string_view request);
 
   RunDirectory directory_;
+  const std::string fabric_;
   os::Janitor janitor_;  ///< used by the thread
   std::unique_ptr<os::EventLoop> events_;
   std::unique_ptr<control::ControlSocket> socket_;
