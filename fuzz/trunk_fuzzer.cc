@@ -89,7 +89,7 @@ class Machine {
         end_(network, host),
         trunk_({.identity = trunk::make_identity(key(), trunk::fabric_id_of("fuzz")),
                 .targets = std::move(targets),
-                .member = [](unsigned number, bool) { check(number < 65536); },
+                .far = [](unsigned block, const auto&) { check(block < 256); },
                 .clock = [&network] { return network.now; }},
                end_),
         process_(process) {

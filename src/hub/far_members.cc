@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstddef>
 
 namespace softhca::hub {
@@ -24,15 +25,13 @@ util::Result<FarMembers> FarMembers::create(const std::string& directory) {
   return FarMembers(std::move(file));
 }
 
-void FarMembers::set(unsigned number, bool is_there) {
-  if (number >= kNumbers || there_[number] == is_there) return;
-  there_[number] = is_there;
-  std::byte byte{};
-  const auto first = number - number % kBits;
-  for (unsigned one = first; one != first + kBits; ++one) {
-    if (there_[one]) byte |= bit_of(one);
+void FarMembers::set(unsigned block, const std::bitset<Numbers::kBlock>& living) {
+  std::array<std::byte, Numbers::kBlock / kBits> bytes{};
+  for (unsigned number = 0; number != Numbers::kBlock; ++number) {
+    if (living[number]) bytes[number / kBits] |= bit_of(number);
   }
-  (void)!::pwrite(file_.get(), &byte, sizeof byte, static_cast<off_t>(first / kBits));
+  (void)!::pwrite(file_.get(), bytes.data(), bytes.size(),
+                  static_cast<off_t>(block * bytes.size()));
 }
 
 bool is_far_member(const std::string& directory, unsigned number) {

@@ -5,6 +5,7 @@
 #include <bitset>
 #include <string>
 
+#include "hub/numbers.h"
 #include "os/unique_fd.h"
 #include "util/result.h"
 
@@ -14,13 +15,13 @@ class FarMembers {
  public:
   static util::Result<FarMembers> create(const std::string& directory);
 
-  void set(unsigned number, bool is_there);
+  /// Numbers of a block that live (numbers.h). @pre block < 256
+  void set(unsigned block, const std::bitset<Numbers::kBlock>& living);
 
  private:
   explicit FarMembers(os::UniqueFd file) : file_(std::move(file)) {}
 
   os::UniqueFd file_;
-  std::bitset<65536> there_;
 };
 
 /// Whether the process lives on another machine. False also if no hub of another machine is joined.

@@ -186,7 +186,7 @@ unsigned Hub::next_number() {
     for (const auto number : client->gone) is_remembered[number] = true;
   }
   const auto number = numbers_.next([&](unsigned one) {
-    const bool is_far = options_.others != nullptr && options_.others->has(one);
+    const bool is_far = options_.others != nullptr && !options_.others->may_give(one);
     return is_remembered[one] || is_far || by_number_.contains(one);
   });
   give_back_numbers();

@@ -30,6 +30,8 @@ class OtherHubs {
   virtual void detach() = 0;
   /// Whether the number is another hub's: its block is (numbers.h).
   virtual bool has(unsigned number) const = 0;
+  /// Whether this hub may give the number to a process.
+  virtual bool may_give(unsigned number) const = 0;
   /// A process of this hub has joined or left.
   virtual void handle_member(unsigned number, bool is_there) = 0;
   /// Whether the sender of this frame must wait, because too much is under way to its destination.

@@ -59,7 +59,7 @@ util::Result<void> HubHost::create_trunk(const std::string& directory, const Tru
   if (!members) return tl::unexpected(members.error());
   far_members_.emplace(*std::move(members));
   auto options = setup.options;
-  options.member = [this](unsigned number, bool is_there) { far_members_->set(number, is_there); };
+  options.far = [this](unsigned block, const auto& living) { far_members_->set(block, living); };
   auto trunk = trunk::UdpTrunk::create(*events_, std::move(options));
   if (!trunk) return tl::unexpected(trunk.error());
   trunk_ = *std::move(trunk);

@@ -49,6 +49,12 @@ bool Trunk::far_block(unsigned block) const {
   return false;
 }
 
+/// All blocks of this hub must fit into one message.
+bool Trunk::may_give(unsigned number) const {
+  const auto block = number / kBlock;
+  return !far_block(block) && (own_.contains(block) || own_.size() < kBlocksMax);
+}
+
 bool Trunk::claim(unsigned block) {
   if (own_.size() >= kBlocksMax || far_block(block)) return false;
   if (const auto before = own_.find(claimed_); before != own_.end() && before->second.none()) {
@@ -75,19 +81,18 @@ void Trunk::handle_change(std::size_t peer) {
   const auto now = session == nullptr ? Members{} : session->members();
   const auto before = std::exchange(known_[peer], now);
   if (session == nullptr) stations_.forget_port(static_cast<std::uint32_t>(peer));
-  if (!options_.member) return;
-  const auto is_elsewhere = [&](unsigned block, unsigned bit) {
-    return std::ranges::any_of(known_, [&](const Members& members) {
-      const auto at = members.find(block);
-      return at != members.end() && at->second[bit];
-    });
+  if (!options_.far) return;
+  const auto of = [](const Members& members, unsigned block) {
+    const auto at = members.find(block);
+    return at == members.end() ? std::bitset<kBlock>() : at->second;
   };
-  for (const auto* const members : {&before, &now}) {
-    for (const auto& [block, set] : *members) {
-      for (unsigned bit = 0; bit != kBlock; ++bit) {
-        if (set[bit]) options_.member(block * kBlock + bit, is_elsewhere(block, bit));
-      }
-    }
+  auto all = before;
+  all.insert(now.begin(), now.end());
+  for (const auto& [block, ignored] : all) {
+    if (of(before, block) == of(now, block)) continue;
+    std::bitset<kBlock> living;
+    for (const auto& members : known_) living |= of(members, block);
+    options_.far(block, living);
   }
 }
 

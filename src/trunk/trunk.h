@@ -9,6 +9,7 @@
 #pragma once
 
 #include <array>
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -30,8 +31,8 @@ class Trunk final : public fabric::Receiver {
   struct Options {
     Identity identity;
     std::vector<Target> targets;
-    /// A process of another hub has come or gone; may be empty.
-    std::function<void(unsigned number, bool is_there)> member = {};
+    /// Processes of other hubs have come or gone in this block of numbers; may be empty.
+    std::function<void(unsigned block, const std::bitset<256>& living)> far = {};
     util::TimeSource clock = util::monotonic_now;
   };
   struct Counters {
@@ -48,6 +49,7 @@ class Trunk final : public fabric::Receiver {
   void attach(std::unique_ptr<fabric::Port> port, hub::OtherHubs::IsFull is_full);
   void detach();
   bool has(unsigned number) const { return far_block(number / kBlock); }
+  bool may_give(unsigned number) const;
   void handle_member(unsigned number, bool is_there);
   bool must_wait(std::span<const std::byte> frame);
   /// Whether a station has no room for frames that came from other hubs.
@@ -79,7 +81,7 @@ class Trunk final : public fabric::Receiver {
   Members own_;
   unsigned claimed_ = kBlock;  ///< the last block claimed; kBlock: none
   Sessions sessions_;
-  std::vector<Members> known_;  ///< of each peer, as reported to options_.member
+  std::vector<Members> known_;  ///< of each peer, as reported to options_.far
   fabric::MacTable stations_{kStations};
   std::unique_ptr<fabric::Port> port_;
   hub::OtherHubs::IsFull is_full_;

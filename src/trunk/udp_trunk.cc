@@ -77,7 +77,7 @@ UdpTrunk::UdpTrunk(os::EventLoop& loop, Options options)
     : loop_(loop),
       trunk_({.identity = make_identity(options.key, fabric_id_of(options.fabric)),
               .targets = std::move(options.targets),
-              .member = std::move(options.member)},
+              .far = std::move(options.far)},
              *this) {}
 
 util::Result<std::unique_ptr<UdpTrunk>> UdpTrunk::create(os::EventLoop& loop, Options options) {

@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <bitset>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -36,7 +37,7 @@ class UdpTrunk final : public hub::OtherHubs, private Out {
     Key key{};
     Address listen;  ///< zeros: any address and port
     std::vector<Target> targets = {};
-    std::function<void(unsigned number, bool is_there)> member = {};
+    std::function<void(unsigned block, const std::bitset<256>& living)> far = {};
   };
 
   /// `loop` must outlive it.
@@ -50,6 +51,7 @@ class UdpTrunk final : public hub::OtherHubs, private Out {
               std::function<void()> raise) override;
   void detach() override;
   bool has(unsigned number) const override { return trunk_.has(number); }
+  bool may_give(unsigned number) const override { return trunk_.may_give(number); }
   void handle_member(unsigned number, bool is_there) override;
   bool must_wait(std::span<const std::byte> frame) override { return trunk_.must_wait(frame); }
   Received receive() override;

@@ -275,6 +275,18 @@ TEST_F(JoinedTest, AnEmptyBlockIsFreeForOthersUnlessItIsTheLast) {
   EXPECT_TRUE(here.trunk().claim(kThere / 256));
 }
 
+TEST_F(JoinedTest, AHubHasAsManyBlocksAsOneMessageHolds) {
+  EXPECT_FALSE(here.trunk().may_give(kThere));
+  EXPECT_TRUE(here.trunk().may_give(kHere + 1));
+  for (unsigned block = 20; block != 20 + kBlocksMax - 1; ++block)
+    here.add_process(block * 256 + 1);
+  EXPECT_FALSE(here.trunk().claim(100));
+  EXPECT_FALSE(here.trunk().may_give(100 * 256 + 1));
+  EXPECT_TRUE(here.trunk().may_give(kHere + 1));
+  deliver();
+  EXPECT_EQ(there.members.size(), kBlocksMax);
+}
+
 TEST_F(TrunkTest, HubsWithTheSameNumbersRefuseEachOther) {
   auto& listener = start(2);
   auto& joiner = start(1, {2});

@@ -131,9 +131,12 @@ class Machine {
     }
     return {.identity = make_identity(key, fabric_id_of(fabric)),
             .targets = std::move(targets),
-            .member =
-                [this](unsigned number, bool is_there) {
-                  is_there ? void(members.insert(number)) : void(members.erase(number));
+            .far =
+                [this](unsigned block, const std::bitset<256>& living) {
+                  std::erase_if(members, [=](unsigned one) { return one / 256 == block; });
+                  for (unsigned i = 0; i != 256; ++i) {
+                    if (living[i]) members.insert(block * 256 + i);
+                  }
                 },
             .clock = [&network] { return network.now; }};
   }
