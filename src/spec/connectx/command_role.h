@@ -41,7 +41,7 @@ struct CommandSubject {
 struct CommandRole {
   command_opcode opcode;
   CommandSubject object;
-  /// The same for the object that contexts own. Of a part of an object, that is the whole.
+  /// The same for the object that contexts own: the whole, if `object` is a part.
   CommandSubject owned;
   std::uint16_t input;  ///< bytes of the input without its list
   bool with_uid;        ///< the device takes the command from a user context
