@@ -30,10 +30,10 @@ MAY_INCLUDE = {
         "door": {"util", "os", "spec", "fabric", "pcie", "connectx", "hub", "driver", "uverbs", "rdma_cm"},
         "control": {"util", "os"},
         "run": {"util", "os", "fabric", "connectx", "hub", "trunk", "door", "control"},
-        "server": {"util", "os", "wire", "fabric", "subnet", "pcie", "ethernet", "connectx", "rsnic", "jingzhao", "sdxi", "vfio_user",
+        "server": {"util", "os", "wire", "fabric", "subnet", "pcie", "ethernet", "hca", "connectx", "rsnic", "jingzhao", "sdxi", "vfio_user",
                "hub", "control", "run"},
         "perf": {"util", "os", "jingzhao", "driver", "lab"},
-        "cli": {"util", "os", "spec", "connectx", "rsnic", "sdxi", "driver", "lab", "run", "server", "perf"},
+        "cli": {"util", "os", "spec", "hca", "connectx", "rsnic", "sdxi", "driver", "lab", "run", "server", "perf"},
 }
 
 # By chapter of src/connectx/. Its commands (*_commands.cc) may include everything.

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "hca/fault_kinds.h"
 #include "run/number_options.h"
 #include "sdxi/fault_rule.h"
 #include "server/control.h"
@@ -43,9 +44,10 @@ int run_inspect(const InspectOptions& options) {
 }
 
 CLI::App* add_fault(CLI::App& app, FaultOptions& options) {
-  auto* command = app.add_subcommand("fault", "Inject faults into SDXI functions of a server");
+  auto* command = app.add_subcommand("fault", "Inject faults into the functions of a server");
   command->footer(
-      "A RULE is " + std::string(sdxi::kFaultHelp) +
+      "A RULE for an SDXI function is " + std::string(sdxi::kFaultHelp) +
+      ".\nA RULE for a ConnectX or RSNIC is " + hca::fault_help() +
       ".\nnth counts the events that the rest of the rule matches. list tells how often "
       "each rule matched and fired.");
   command->add_option("CONTROL", options.path, "What the server was given as --control")

@@ -11,6 +11,7 @@
 #include "connectx/command/command_table.h"
 #include "connectx/function/capabilities.h"
 #include "connectx/function/limit_table.h"
+#include "hca/fault_kinds.h"
 #include "rsnic/csr.h"
 #include "rsnic/options.h"
 #include "server/sdxi_keys.h"
@@ -144,7 +145,8 @@ std::string rsnic_limits_page() {
 CLI::App* add_docs(CLI::App& app, DocsOptions& options) {
   auto* command = app.add_subcommand("docs", "Print a page of the documentation")->group("");
   command
-      ->add_option("PAGE", options.page, "commands, limits, csr, sizing, rsnic-limits or sdxi-keys")
+      ->add_option("PAGE", options.page,
+                   "commands, limits, csr, sizing, rsnic-limits, sdxi-keys or faults-hca")
       ->required();
   return command;
 }
@@ -155,7 +157,8 @@ int run_docs(const DocsOptions& options) {
                                                             {"csr", csr_page},
                                                             {"rsnic-limits", rsnic_limits_page},
                                                             {"sdxi-keys", server::sdxi_keys_page},
-                                                            {"sizing", sizing_page}};
+                                                            {"sizing", sizing_page},
+                                                            {"faults-hca", hca::fault_table}};
   const auto page = pages.find(options.page);
   if (page == pages.end()) {
     std::fprintf(stderr, "softhca: there is no page '%s'\n", options.page.c_str());

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <string>
 
+#include "hca/fault_kinds.h"
 #include "run/number_options.h"
 #include "sdxi/fault_rule.h"
 #include "server/device_spec.h"
@@ -107,7 +108,8 @@ CLI::App* add_serve(CLI::App& app, server::ServeOptions& options) {
   command
       ->add_option(
           "--fault", options.faults,
-          std::string("A fault to inject into SDXI functions: ") + std::string(sdxi::kFaultHelp))
+          fmt::format("A fault to inject into SDXI functions: {}; or into ConnectX and RSNIC: {}",
+                      sdxi::kFaultHelp, hca::fault_help()))
       ->allow_extra_args(false);
   command->add_flag("--isolate", options.isolate,
                     "Serve each guest's devices (those with the same guest=) in a process of its "

@@ -109,6 +109,10 @@ util::Result<void> check(const FaultRule& rule, const Given& given) {
 
 }  // namespace
 
+bool is_action(std::string_view name) {
+  return std::ranges::find(kActions, name, [](const auto& a) { return a.first; }) != kActions.end();
+}
+
 std::string_view to_string(FaultAction action) {
   return std::ranges::find(kActions, action, [](const auto& a) { return a.second; })->first;
 }

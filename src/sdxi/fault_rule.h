@@ -29,6 +29,8 @@ enum class FaultAction : std::uint8_t {
   kHangStop,        ///< no stop of a context ends while the rule is set
 };
 
+/// True if a rule may say do=NAME.
+bool is_action(std::string_view name);
 /// The action's name in a rule.
 std::string_view to_string(FaultAction action);
 

@@ -6,6 +6,7 @@
 // object; armed() may be called from any thread.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <span>
@@ -31,6 +32,9 @@ class Faults {
 
   /// @pre fewer than kMax
   FaultId add(FaultRule rule);
+  /// The number of the next rule is at least this.
+  void number_from(FaultId next) { next_ = std::max(next_, next); }
+  FaultId next() const { return next_; }
   /// False if there is no such rule.
   bool remove(FaultId id);
   void clear();

@@ -3,14 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <new>
 #include <utility>
 
 #include "control/answer_text.h"
 #include "control/words.h"
-#include "sdxi/device.h"
 #include "server/switches.h"
 
 namespace softhca::server {
@@ -26,65 +24,13 @@ constexpr std::string_view kPorts = "ports";
 constexpr std::string_view kWhichPath =
     "give the path that a running softhca serve, run or env has as its --control";
 
-std::string describe(const sdxi::Faults::Entry& entry) {
-  return fmt::format("{}: {}: matched {}, fired {}\n", entry.id, to_text(entry.rule), entry.matched,
-                     entry.fired);
-}
-
-util::Result<std::string> fault(const ControlTargets& targets, std::string_view words) {
-  auto& faults = *targets.faults;
-  const auto verb = control::next_word(words);
-  const auto argument = control::next_word(words);
-  if (!control::next_word(words).empty()) return util::fail("a rule has no blanks");
-  if (verb == "add") {
-    auto rule = parse_fault_for(targets, argument);
-    if (!rule) return tl::unexpected(rule.error());
-    if (faults.rules().size() == sdxi::Faults::kMax) {
-      return util::fail(fmt::format("there are {} rules already", sdxi::Faults::kMax));
-    }
-    return describe(*faults.find(faults.add(*std::move(rule))));
-  }
-  if (verb == "remove") {
-    sdxi::FaultId id = 0;
-    const std::string digits(argument);
-    const auto* end = digits.c_str() + digits.size();
-    if (std::from_chars(digits.c_str(), end, id).ptr != end || !faults.remove(id)) {
-      return util::fail(fmt::format("there is no rule '{}'; see fault list", argument));
-    }
-    return std::string();
-  }
-  if (!argument.empty()) return util::fail(fmt::format("fault {} takes no argument", verb));
-  if (verb == "list" || verb == "clear") {
-    std::string text;
-    for (const auto& entry : faults.rules()) text += describe(entry);
-    if (verb == "clear") faults.clear();
-    return text;
-  }
-  return util::fail("fault takes add RULE, list, remove NUMBER or clear");
-}
-
 }  // namespace
-
-util::Result<sdxi::FaultRule> parse_fault_for(const ControlTargets& targets,
-                                              std::string_view text) {
-  auto rule = sdxi::parse_fault(text);
-  if (!rule || rule->function.empty()) return rule;
-  const auto found =
-      std::ranges::find(targets.functions, rule->function, [](const auto* f) { return f->name(); });
-  if (found == targets.functions.end()) {
-    return util::fail(fmt::format("there is no function '{}'", rule->function));
-  }
-  if (dynamic_cast<const sdxi::Device*>(*found) == nullptr) {
-    return util::fail(fmt::format("{} is no SDXI function: it has no faults", rule->function));
-  }
-  return rule;
-}
 
 void Control::answer(std::string_view request, const control::ControlSocket::Reply& reply) {
   const auto command = control::next_word(request);
   if (command == "inspect") return inspect(request, reply);
   const auto answer =
-      command == "fault" ? fault(targets_, request) : util::fail("a request is inspect or fault");
+      command == "fault" ? rules_.answer(request) : util::fail("a request is inspect or fault");
   reply(answer ? std::string(control::kOk) + *answer
                : control::error_answer(answer.error().message));
 }

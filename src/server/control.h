@@ -18,9 +18,11 @@
 
 #include "control/control_socket.h"
 #include "control/inspect_request.h"
+#include "hca/faults.h"
 #include "os/event_loop.h"
 #include "pcie/function.h"
 #include "sdxi/faults.h"
+#include "server/fault_rules.h"
 #include "util/clock.h"
 #include "util/inspection.h"
 #include "util/result.h"
@@ -34,12 +36,10 @@ class Switches;
 struct ControlTargets {
   std::vector<pcie::Function*> functions;
   sdxi::Faults* faults;
+  hca::Faults* hca_faults = nullptr;           ///< null: HCAs take no fault rules
   const vfio_user::ServeLoop* loop = nullptr;  ///< null: not shown
   const Switches* switches = nullptr;          ///< null: no port to a network of the host
 };
-
-/// Parses a rule. Fails if no existing function matches it.
-util::Result<sdxi::FaultRule> parse_fault_for(const ControlTargets& targets, std::string_view text);
 
 class Control {
  public:
@@ -55,7 +55,10 @@ class Control {
 
   /// `loop` must outlive this.
   Control(os::EventLoop& loop, ControlTargets targets)
-      : loop_(loop), targets_(std::move(targets)), next_(loop, [this] { turn(); }) {}
+      : loop_(loop),
+        targets_(std::move(targets)),
+        rules_(targets_.functions, *targets_.faults, targets_.hca_faults),
+        next_(loop, [this] { turn(); }) {}
 
   void answer(std::string_view request, const control::ControlSocket::Reply& reply);
 
@@ -77,6 +80,7 @@ class Control {
 
   os::EventLoop& loop_;
   const ControlTargets targets_;
+  FaultRules rules_;
   std::deque<Answer> answers_;
   os::EventLoop::Notice next_;
 };

@@ -19,6 +19,7 @@
 #include "control/control_socket.h"
 #include "fabric/impairment.h"
 #include "fabric/switch.h"
+#include "hca/faults.h"
 #include "jingzhao/device.h"
 #include "run/capture.h"
 #include "run/device_files.h"
@@ -28,6 +29,7 @@
 #include "server/carrier_port.h"
 #include "server/control.h"
 #include "server/device_spec.h"
+#include "server/fault_rules.h"
 #include "server/isolate/isolated_server.h"
 #include "server/switches.h"
 #include "util/log.h"
@@ -55,6 +57,7 @@ struct Machine {
   std::map<std::string, unsigned> nics;              ///< number of NICs of each --port
   std::vector<std::unique_ptr<fabric::Port>> ports;  ///< outermost wrapper of each device's port
   sdxi::FunctionGroup group;                         ///< shared by all SDXI functions
+  hca::Faults hca_faults;                            ///< of all HCAs
   std::map<std::string, sdxi::Device*> data_movers;  ///< PFs, by name
   std::vector<std::unique_ptr<pcie::Function>> devices;
   std::vector<std::unique_ptr<vfio_user::Server>> servers;
@@ -130,6 +133,7 @@ using MadeDevice = util::Result<std::unique_ptr<pcie::Function>>;
 MadeDevice make_device(Machine& machine, const ServeOptions& serve, std::size_t index,
                        const connectx::DeviceOptions& options) {
   auto device = make_nic<connectx::Device>(machine, serve, index, options);
+  device->faults().set_rules(machine.hca_faults);
   if (options.share_doorbells) {
     if (auto shared = device->share_doorbells(); !shared) return tl::unexpected(shared.error());
   }
@@ -286,12 +290,14 @@ util::Result<void> connect_switches(Machine& machine, const ServeOptions& option
 util::Result<void> set_up_control(Machine& machine, const ServeOptions& options) {
   for (const auto& device : machine.devices) machine.targets.functions.push_back(device.get());
   machine.targets.faults = &machine.group.faults();
+  machine.targets.hca_faults = &machine.hca_faults;
   machine.targets.loop = machine.loop.get();
   if (machine.switches.has_host_ports()) machine.targets.switches = &machine.switches;
   for (const auto& text : options.faults) {
-    auto rule = parse_fault_for(machine.targets, text);
-    if (!rule) return util::fail(fmt::format("--fault {}: {}", text, rule.error().message));
-    machine.group.faults().add(*std::move(rule));
+    const auto added =
+        FaultRules(machine.targets.functions, machine.group.faults(), &machine.hca_faults)
+            .add(text);
+    if (!added) return util::fail(fmt::format("--fault {}: {}", text, added.error().message));
   }
   if (options.control.empty()) return {};
   machine.answers = std::make_unique<Control>(machine.loop->events(), machine.targets);

@@ -81,6 +81,7 @@ class DeviceProcess final : private vfio_user::Fabric {
   std::vector<std::unique_ptr<Cable>> cables_;
   bool moved_ = false;  ///< the last deliver() moved frames, and there may be more
   sdxi::FunctionGroup group_;
+  hca::Faults hca_faults_;
   std::map<std::string, sdxi::Device*> data_movers_;  ///< PFs, by name
   std::vector<std::unique_ptr<pcie::Function>> devices_;
   std::vector<std::unique_ptr<vfio_user::Server>> servers_;
@@ -163,6 +164,7 @@ util::Result<std::unique_ptr<Device>> DeviceProcess::make_nic(Options spec) {
 util::Result<std::unique_ptr<pcie::Function>> DeviceProcess::make(
     const connectx::DeviceOptions& spec) {
   auto device = make_nic<connectx::Device>(spec);
+  if (device) (*device)->faults().set_rules(hca_faults_);
   if (device && spec.share_doorbells) {
     if (auto shared = (*device)->share_doorbells(); !shared) return tl::unexpected(shared.error());
   }
@@ -187,11 +189,11 @@ util::Result<std::unique_ptr<pcie::Function>> DeviceProcess::make(const VirtualF
 util::Result<void> DeviceProcess::set_up_control() {
   for (const auto& device : devices_) targets_.functions.push_back(device.get());
   targets_.faults = &group_.faults();
+  targets_.hca_faults = &hca_faults_;
   targets_.loop = loop_.get();
   for (const auto& text : options_.faults) {
-    auto rule = parse_fault_for(targets_, text);
-    if (!rule) return tl::unexpected(rule.error());
-    group_.faults().add(*std::move(rule));
+    const auto added = FaultRules(targets_.functions, group_.faults(), &hca_faults_).add(text);
+    if (!added) return tl::unexpected(added.error());
   }
   control_ = std::make_unique<Control>(loop_->events(), targets_);
   channel_ = std::make_unique<Channel>(

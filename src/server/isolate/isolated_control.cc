@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "connectx/fault_names.h"
 #include "control/answer_text.h"
 #include "control/answers.h"
 #include "util/inspect.h"
@@ -95,6 +96,30 @@ std::vector<Count> parse_counts(std::string_view answer) {
   return counts;
 }
 
+/// The rules that the function takes.
+FaultFamilies families(const DeviceSpec& spec) {
+  return {.sdxi = !is_nic(spec), .hca = std::holds_alternative<connectx::DeviceOptions>(spec)};
+}
+
+/// The parts of a rule that this process needs.
+struct ParsedRule {
+  std::string function;
+  std::string shown;
+};
+
+util::Result<ParsedRule> parse_sdxi_rule(std::string_view text) {
+  auto rule = sdxi::parse_fault(text);
+  if (!rule) return tl::unexpected(rule.error());
+  return ParsedRule{rule->function, to_text(*rule)};
+}
+
+util::Result<ParsedRule> parse_hca_rule(std::string_view text) {
+  const auto& names = connectx::fault_names();
+  auto rule = hca::parse_fault(text, names);
+  if (!rule) return tl::unexpected(rule.error());
+  return ParsedRule{rule->function, to_text(*rule, names)};
+}
+
 }  // namespace
 
 std::size_t IsolatedControl::process_of(std::size_t device) const {
@@ -104,9 +129,23 @@ std::size_t IsolatedControl::process_of(std::size_t device) const {
   return static_cast<std::size_t>(found - groups_.begin());
 }
 
-bool IsolatedControl::has_data_mover(std::size_t process) const {
-  return std::ranges::any_of(groups_[process],
-                             [this](auto device) { return !is_nic(specs_[device]); });
+bool IsolatedControl::takes(std::size_t process, FaultFamily family) const {
+  return std::ranges::any_of(groups_[process], [&](auto device) {
+    const auto found = families(specs_[device]);
+    return family == FaultFamily::kHca ? found.hca : found.sdxi;
+  });
+}
+
+std::optional<FaultFamilies> IsolatedControl::families_of(std::string_view function) const {
+  std::optional<FaultFamilies> found;
+  if (function.empty()) found.emplace();
+  for (const auto& spec : specs_) {
+    if (!function.empty() && name_of(spec) != function) continue;
+    if (!found) found.emplace();
+    found->sdxi |= families(spec).sdxi;
+    found->hca |= families(spec).hca;
+  }
+  return found;
 }
 
 void IsolatedControl::answer(std::string_view request, Reply reply) {
@@ -213,20 +252,15 @@ util::Result<IsolatedControl::Rules::iterator> IsolatedControl::make_rule(std::s
   if (rules_.size() == sdxi::Faults::kMax) {
     return util::fail(fmt::format("there are {} rules already", sdxi::Faults::kMax));
   }
-  auto rule = sdxi::parse_fault(text);
+  const auto family = family_of(text, [this](auto function) { return families_of(function); });
+  if (!family) return tl::unexpected(family.error());
+  auto rule = *family == FaultFamily::kHca ? parse_hca_rule(text) : parse_sdxi_rule(text);
   if (!rule) return tl::unexpected(rule.error());
-  Rule made{*std::move(rule), std::string(text), {}};
-  const auto& function = made.rule.function;
-  const auto device = std::ranges::find(specs_, function, name_of);
-  if (!function.empty() && device == specs_.end()) {
-    return util::fail(fmt::format("there is no function '{}'", function));
-  }
-  if (!function.empty() && is_nic(*device)) {
-    return util::fail(fmt::format("{} is no SDXI function: it has no faults", function));
-  }
+  Rule made{std::move(rule->shown), std::string(text), {}};
+  const auto device = std::ranges::find(specs_, rule->function, name_of);
   for (std::size_t i = 0; i != groups_.size(); ++i) {
-    const bool here = function.empty()
-                          ? has_data_mover(i)
+    const bool here = rule->function.empty()
+                          ? takes(i, *family)
                           : i == process_of(static_cast<std::size_t>(device - specs_.begin()));
     if (here) made.ids[i] = 0;
   }
@@ -282,8 +316,7 @@ void IsolatedControl::fault_add(std::string_view text, Reply reply) {
       // A process that is not running gets the rule at its next start.
       if (id == 0 && counts.size() == 1) id = counts[0].id;
     }
-    reply(fmt::format("{}{}: {}: matched 0, fired 0\n", control::kOk, number,
-                      to_text(rule->second.rule)));
+    reply(fmt::format("{}{}: {}: matched 0, fired 0\n", control::kOk, number, rule->second.shown));
   });
 }
 
@@ -305,7 +338,7 @@ void IsolatedControl::fault_list(bool clear, Reply reply) {
   Questions questions;
   std::vector<std::size_t> places;
   for (std::size_t i = 0; i != groups_.size(); ++i) {
-    if (!has_data_mover(i)) continue;
+    if (!takes(i, FaultFamily::kSdxi) && !takes(i, FaultFamily::kHca)) continue;
     questions.emplace_back(processes_[i], clear ? "fault clear" : "fault list");
     places.push_back(i);
   }
@@ -322,8 +355,7 @@ void IsolatedControl::fault_list(bool clear, Reply reply) {
         matched += count->matched;
         fired += count->fired;
       }
-      out +=
-          fmt::format("{}: {}: matched {}, fired {}\n", number, to_text(rule.rule), matched, fired);
+      out += fmt::format("{}: {}: matched {}, fired {}\n", number, rule.shown, matched, fired);
     }
     if (clear) rules_.clear();
     reply(std::move(out));

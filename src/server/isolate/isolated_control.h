@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,6 +15,7 @@
 #include "control/joined_answers.h"
 #include "sdxi/faults.h"
 #include "server/device_spec.h"
+#include "server/fault_family.h"
 #include "server/isolate/groups.h"
 #include "server/isolate/guest_process.h"
 #include "vfio_user/turn_times.h"
@@ -43,8 +45,8 @@ class IsolatedControl {
  private:
   /// One rule, and its number in each process that it is for.
   struct Rule {
-    sdxi::FaultRule rule;
-    std::string text;
+    std::string shown;                         ///< as fault list has it
+    std::string text;                          ///< as it was given
     std::map<std::size_t, sdxi::FaultId> ids;  ///< 0: not known yet
   };
   /// Requests, and the process for each.
@@ -64,7 +66,9 @@ class IsolatedControl {
   void fault_list(bool clear, control::ControlSocket::Reply reply);
   util::Result<Rules::iterator> make_rule(std::string_view text);
   std::size_t process_of(std::size_t device) const;
-  bool has_data_mover(std::size_t process) const;
+  std::optional<FaultFamilies> families_of(std::string_view function) const;
+  /// True if functions of the process take rules of this family.
+  bool takes(std::size_t process, FaultFamily family) const;
 
   const std::vector<DeviceSpec>& specs_;
   const std::vector<DeviceGroup> groups_;

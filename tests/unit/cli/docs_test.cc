@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "cli/rsnic_commands.h"
+#include "hca/fault_kinds.h"
 #include "rsnic/command_sequence.h"
 #include "rsnic/csr.h"
 #include "server/sdxi_keys.h"
@@ -57,6 +58,12 @@ TEST(Docs, TheLimitsOfTheRsnicAreNotStale) {
 TEST(Docs, TheKeysOfSdxiAreNotStale) {
   EXPECT_THAT(page("sdxi.md"), HasSubstr("<!-- generated: sdxi-keys -->\n" +
                                          server::sdxi_keys_page() + "<!-- end of generated -->\n"))
+      << "make docs";
+}
+
+TEST(Docs, ThePageOfTheFaultsOfHcasIsNotStale) {
+  EXPECT_THAT(page("faults-hca.md"), HasSubstr("<!-- generated: faults-hca -->\n" +
+                                               hca::fault_table() + "<!-- end of generated -->\n"))
       << "make docs";
 }
 

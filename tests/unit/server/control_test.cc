@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -160,6 +161,64 @@ TEST_F(ControlTest, MistakesAreAnsweredWithAReason) {
 TEST_F(ControlTest, TheNumberOfRulesIsLimited) {
   for (std::size_t i = 0; i < sdxi::Faults::kMax; ++i) ask("fault add do=stall");
   EXPECT_THAT(ask("fault add do=stall"), StartsWith("error: there are 1024 rules"));
+}
+
+/// A server whose HCA takes rules, too.
+class ControlWithHcas : public ControlTest {
+ protected:
+  ControlWithHcas() { nic_.faults().set_rules(hca_faults_); }
+  std::string fault(std::string_view words) {
+    std::string answer;
+    both_.answer(std::string("fault ") + std::string(words),
+                 {.send = [&](const auto& text) { answer = text; }});
+    return answer;
+  }
+  hca::Faults hca_faults_;
+  Control both_{*loop_, {{&first_, &nic_}, &group_.faults(), &hca_faults_}};
+};
+
+TEST_F(ControlWithHcas, TheFunctionOfARuleDecidesWhoseItIs) {
+  EXPECT_EQ(fault("add function=a,do=lose-interrupt"),
+            "ok\n1: function=a,do=lose-interrupt: matched 0, fired 0\n");
+  EXPECT_EQ(fault("add function=nic,do=lose-interrupt"),
+            "ok\n2: function=nic,do=lose-interrupt: matched 0, fired 0\n");
+  EXPECT_EQ(fault("add function=nic,do=internal-error"),
+            "ok\n3: function=nic,do=internal-error: matched 1, fired 1\n");
+  EXPECT_THAT(fault("add function=nic,do=bad-completion"),
+              StartsWith("error: do=bad-completion: no"));
+  EXPECT_THAT(fault("add function=a,do=remove"), StartsWith("error: do=remove: no such action"));
+  EXPECT_EQ(group_.faults().rules().size(), 1u);
+  EXPECT_EQ(hca_faults_.rules().size(), 2u);
+}
+
+TEST_F(ControlWithHcas, WithoutAFunctionTheActionDecides) {
+  EXPECT_THAT(fault("add do=stall-send"), StartsWith("ok\n1: "));
+  EXPECT_THAT(fault("add do=stall"), StartsWith("ok\n2: "));
+  EXPECT_EQ(fault("add do=lose-interrupt"),
+            "error: do=lose-interrupt needs function=: there are SDXI functions and HCAs\n");
+  EXPECT_EQ(hca_faults_.rules().size(), 1u);
+  EXPECT_EQ(group_.faults().rules().size(), 1u);
+}
+
+TEST_F(ControlWithHcas, RulesAreListedByNumberRemovedAndCleared) {
+  fault("add do=stall-send");
+  fault("add do=stall");
+  fault("add do=remove");
+  EXPECT_EQ(fault("list"),
+            "ok\n1: do=stall-send: matched 0, fired 0\n2: do=stall: matched 0, fired 0\n"
+            "3: do=remove: matched 1, fired 1\n");
+  const auto reads_ones = [this] {
+    std::array<std::byte, 2> vendor{};
+    nic_.read_config(0, vendor);
+    return vendor[0] == std::byte{0xff};
+  };
+  EXPECT_TRUE(reads_ones());
+  EXPECT_EQ(fault("remove 3"), "ok\n");
+  EXPECT_FALSE(reads_ones());
+  EXPECT_THAT(fault("clear"), HasSubstr("2: do=stall"));
+  EXPECT_TRUE(hca_faults_.empty());
+  EXPECT_FALSE(group_.faults().armed());
+  EXPECT_THAT(fault("add do=stall"), StartsWith("ok\n4: ")) << "a number is not used twice";
 }
 
 TEST(ControlPath, APathWithoutAListenerSaysWhatItIs) {
