@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <bitset>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -16,6 +17,8 @@
 
 #include "door/card/addresses.h"
 #include "door/engine/port_file.h"
+#include "door/tree/tree.h"
+#include "hub/far_members.h"
 #include "util/log.h"
 
 namespace softhca::door {
@@ -59,6 +62,26 @@ class OwnAddress : public testing::Test {
 };
 
 // Each starting process removes the files of ended processes.
+TEST_F(OwnAddress, AProcessOfAnotherMachineIsNotGone) {
+  const auto gid = ipv4_gid_of(9 * 256 + 5);
+  EXPECT_TRUE(is_gone(directory_, gid));
+  auto far = hub::FarMembers::create(directory_).value();
+  EXPECT_TRUE(is_gone(directory_, gid));
+  far.set(9, std::bitset<256>().set(5));
+  EXPECT_FALSE(is_gone(directory_, gid));
+  EXPECT_TRUE(is_gone(directory_, ipv4_gid_of(9 * 256 + 6)));
+  far.set(9, {});
+  EXPECT_TRUE(is_gone(directory_, gid));
+}
+
+TEST_F(OwnAddress, GuidsOfAJoinedNetworkHaveARandomPart) {
+  EXPECT_EQ(read_guid_salt(directory_), 0);
+  ASSERT_TRUE(write_guid_salt(directory_, 0xabcd));
+  EXPECT_EQ(read_guid_salt(directory_), 0xabcd);
+  EXPECT_EQ(node_guid_of(3, read_guid_salt(directory_)), 0x020000fffeabcd03u);
+  EXPECT_EQ(node_guid_of(3), 0x020000fffe000003u);
+}
+
 TEST_F(OwnAddress, AProcessThatStartsAmongOthersIsNeverSeenAsGone) {
   EXPECT_EQ(live_seen_as_gone(150), 0u);
 }
