@@ -50,6 +50,11 @@ pcie::ConfigSpace::Identity identity(const Model& model) {
 
 constexpr std::array kBars{pcie::Bar{.size = kBarSize, .is_64bit = true, .prefetchable = true}};
 
+DeviceOptions with_fitting_limits(DeviceOptions options) {
+  options.limits = Resources::fit(options.limits, options.queue_numbers);
+  return options;
+}
+
 pcie::Msix::Layout msix_layout(std::uint16_t vectors) {
   static_assert(pcie::Msix::kTableEntrySize * 256 <= kUarPageSize);
   return {.vectors = std::clamp<std::uint16_t>(vectors, 1, 256),
@@ -64,7 +69,7 @@ const std::int64_t Device::kPacketWork = rdma::Engine::kStepWork;
 
 Device::Device(DeviceOptions options, fabric::Port& port)
     : Function(options.name, identity(options.model), kBars, msix_layout(options.msix_vectors)),
-      options_(std::move(options)),
+      options_(with_fitting_limits(std::move(options))),
       notes_(options_.name),
       internal_spaces_(notes_,
                        [this](auto id, bool write, auto in, auto out) -> CommandResult {
@@ -84,7 +89,8 @@ Device::Device(DeviceOptions options, fabric::Port& port)
                .notes = notes_,
                .health = health_},
               options_.limits, [this](const Limits& limits) { return make_objects(limits); }),
-      doorbells_(work(), attention_, Resources::queue_numbers_end(options_.limits)) {
+      doorbells_(work(), attention_,
+                 Resources::queue_numbers(options_.limits, options_.queue_numbers)) {
   note_time(options_.clock());
   config().add_vital_product_data(product_data(options_.model, options_.node_guid));
   config().add_vendor_specific(VendorCapability::kLength, vendor_capability_);
@@ -153,8 +159,8 @@ void Device::look_for_sniffers() {
 std::unique_ptr<Objects> Device::make_objects(const Limits& limits) {
   auto objects = std::make_unique<Objects>();
   auto& made = *objects;
-  made.resources =
-      std::make_unique<Resources>(limits, options_.model, shared_doorbells_ != nullptr);
+  made.resources = std::make_unique<Resources>(limits, options_.model, shared_doorbells_ != nullptr,
+                                               options_.queue_numbers);
   made.user_memories = std::make_unique<UserMemories>(made.resources->translations(), limits);
   made.event_queues = std::make_unique<EventQueues>(msix(), limits, health_, notes_);
   made.event_queues->set_trace(trace());

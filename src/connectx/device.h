@@ -16,6 +16,7 @@
 #include "connectx/base/limits.h"
 #include "connectx/base/model.h"
 #include "connectx/base/numbers.h"
+#include "connectx/base/queue_numbers.h"
 #include "connectx/doorbell_pages.h"
 #include "connectx/driver_state.h"
 #include "connectx/fault_injection.h"
@@ -43,7 +44,9 @@ struct DeviceOptions {
   std::uint16_t msix_vectors = 32;
   /// True if the creator of the device must call share_doorbells().
   bool share_doorbells = false;
-  Limits limits{};                    ///< resource limits; none above the default
+  Limits limits{};  ///< resource limits; none above the default
+  /// Numbers of QPs, DCTs, SRQs, SQs and RQs. If they are few, the device lowers the limits.
+  QueueNumbers queue_numbers{};
   util::Duration ack_timeout_min{0};  ///< rdma::PortOptions
   /// The clock of the free-running timer and the health counter. Engines use the time of run().
   std::function<util::Time()> clock = util::monotonic_now;

@@ -105,8 +105,9 @@ void inspect_dct(const Dct& dct, util::InspectNode& list) {
 
 void inspect_rdma(const Rdma& rdma, util::Inspection& out) {
   const auto& queue_pairs = rdma.queue_pairs();
-  out.tally("queue_pairs_by_state", queue_pairs.end(), [&](std::uint64_t place) {
-    const auto* qp = queue_pairs.find(Qpn(static_cast<std::uint32_t>(place)));
+  const auto first = queue_pairs.first();
+  out.tally("queue_pairs_by_state", queue_pairs.end() - first, [&](std::uint64_t place) {
+    const auto* qp = queue_pairs.find(Qpn(static_cast<std::uint32_t>(first + place)));
     return qp == nullptr ? std::string_view() : rdma::to_string(qp->rdma_qp().state());
   });
   inspect_table(out, "queue_pairs", queue_pairs, inspect_queue_pair);

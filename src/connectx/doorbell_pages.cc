@@ -38,10 +38,11 @@ std::uint32_t send_number(std::span<const std::byte> dword) {
 
 }  // namespace
 
-DoorbellPages::DoorbellPages(util::WorkBudget& work, bool& attention, std::uint32_t queue_numbers)
+DoorbellPages::DoorbellPages(util::WorkBudget& work, bool& attention, const QueueNumbers& numbers)
     : work_(work),
       attention_(attention),
-      is_rung_(queue_numbers),
+      first_number_(numbers.first),
+      is_rung_(numbers.count),
       half_cq_doorbells_(kBarSize / kUarPageSize) {}
 
 void DoorbellPages::connect(const Objects& objects, SharedDoorbells* shared, util::Trace* trace) {
@@ -150,9 +151,10 @@ void DoorbellPages::update_eq(UarPage uar, std::uint32_t dword, bool arm) {
   if (auto* qp = parts_->rdma.find_listener(Qpn(number), uar)) {
     parts_->rdma.doorbell(*qp);
   } else {
-    if (number >= is_rung_.size() || !parts_->ethernet.listens(Sqn(number), uar)) return;
+    const auto place = number - first_number_;  // large if the number is below
+    if (place >= is_rung_.size() || !parts_->ethernet.listens(Sqn(number), uar)) return;
     attention_ = true;
-    if (std::exchange(is_rung_[number], 1) == 0) rung_.push_back(number);
+    if (std::exchange(is_rung_[place], 1) == 0) rung_.push_back(number);
   }
   last_rung_ = key_of(uar, number);
   if (parts_->trace == nullptr) return;
@@ -203,7 +205,7 @@ bool DoorbellPages::run_sends() {
   while (done != rung_.size() && !work_.spent()) {
     const auto number = rung_[done++];
     work_.charge(kDoorbellWork);
-    is_rung_[number] = 0;
+    is_rung_[number - first_number_] = 0;
     if (parts_->ethernet.owns(Sqn(number))) parts_->ethernet.doorbell(Sqn(number));
   }
   if (done == rung_.size()) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "connectx/base/numbers.h"
+#include "connectx/base/queue_numbers.h"
 #include "hca/doorbell_halves.h"
 #include "util/clock.h"
 #include "util/inspect.h"
@@ -29,9 +30,8 @@ struct Objects;
 /// executes it.
 class DoorbellPages {
  public:
-  /// `work` is charged. `attention` is set when other parts than RDMA get work. `queue_numbers`:
-  /// one more than the highest number of an SQ.
-  DoorbellPages(util::WorkBudget& work, bool& attention, std::uint32_t queue_numbers);
+  /// `work` is charged. `attention` is set when other parts than RDMA get work. `numbers`: of SQs.
+  DoorbellPages(util::WorkBudget& work, bool& attention, const QueueNumbers& numbers);
 
   /// Continues with the queues of `objects`. Drops what is noted of the earlier ones. `shared`:
   /// null if all doorbells are messages.
@@ -81,7 +81,8 @@ class DoorbellPages {
   std::uint64_t last_rung_ = kNoDoorbell;  ///< the last doorbell since the last run()
   /// Send doorbells of SQs since the last run_sends(), each number once.
   std::vector<std::uint32_t> rung_;
-  std::vector<std::uint8_t> is_rung_;  ///< by number: 1 if it is in rung_
+  const std::uint32_t first_number_;
+  std::vector<std::uint8_t> is_rung_;  ///< by number, from first_number_ on: 1 if it is in rung_
   hca::DoorbellHalves half_cq_doorbells_;
   /// Number of doorbells that arrived as messages since the device was created: to pages of the
   /// kernel, and to pages that `doorbells=mapped` shares.

@@ -19,13 +19,14 @@ class ObjectTable {
  public:
   /// Owns its numbers, [first, first + count).
   ObjectTable(std::uint32_t first, std::uint32_t count)
-      : own_(std::in_place, first, count), numbers_(*own_), max_(count) {
-    objects_.reserve(numbers_.end());
+      : own_(std::in_place, first, count), numbers_(*own_), first_(first), max_(count) {
+    objects_.reserve(numbers_.end() - first_);
   }
-  /// Takes numbers from a space that other tables share; at most `max` objects, however many
-  /// numbers are free.
-  ObjectTable(util::IdAllocator& shared, std::uint32_t max) : numbers_(shared), max_(max) {
-    objects_.reserve(numbers_.end());
+  /// Takes numbers from a space that other tables share, and that begins at `first` or above; at
+  /// most `max` objects, however many numbers are free.
+  ObjectTable(util::IdAllocator& shared, std::uint32_t max, std::uint32_t first = 0)
+      : numbers_(shared), first_(first), max_(max) {
+    objects_.reserve(numbers_.end() - first_);
   }
   ObjectTable(const ObjectTable&) = delete;
   ObjectTable& operator=(const ObjectTable&) = delete;
@@ -37,26 +38,34 @@ class ObjectTable {
     const auto id = numbers_.allocate();
     if (!id) return nullptr;
     ++count_;
-    if (*id >= objects_.size()) objects_.resize(*id + 1);
-    objects_[*id] = std::make_unique<T>(Number(*id), std::forward<Args>(args)...);
-    return objects_[*id].get();
+    const auto place = *id - first_;
+    if (place >= places_) {
+      objects_.resize(place + 1);
+      places_ = place + 1;
+    }
+    objects_[place] = std::make_unique<T>(Number(*id), std::forward<Args>(args)...);
+    return objects_[place].get();
   }
   /// Null if no object has this number.
   T* find(Number number) {
-    return number.value() < objects_.size() ? objects_[number.value()].get() : nullptr;
+    const auto place = place_of(number);
+    return place < places_ ? objects_[place].get() : nullptr;
   }
   const T* find(Number number) const {
-    return number.value() < objects_.size() ? objects_[number.value()].get() : nullptr;
+    const auto place = place_of(number);
+    return place < places_ ? objects_[place].get() : nullptr;
   }
   /// @pre find(number) != nullptr
   void erase(Number number) {
-    objects_[number.value()].reset();
+    objects_[place_of(number)].reset();
     numbers_.free(number.value());
     --count_;
   }
   std::size_t count() const { return count_; }
+  /// No number is below.
+  std::uint32_t first() const { return first_; }
   /// One above the highest number that was ever allocated.
-  std::uint32_t end() const { return static_cast<std::uint32_t>(objects_.size()); }
+  std::uint32_t end() const { return first_ + places_; }
   /// True if the table holds as many objects as it may.
   bool full() const { return count_ == max_; }
   /// Limits the table to `max` objects. @pre count() <= max
@@ -67,7 +76,7 @@ class ObjectTable {
   /// destruction. Returns true when no object is left. Numbers stay allocated.
   template <class Cost>
   bool dismantle(util::WorkBudget& work, Cost&& cost) {
-    for (; !objects_.empty(); objects_.pop_back()) {
+    for (; !objects_.empty(); objects_.pop_back(), --places_) {
       if (work.spent()) return false;
       if (objects_.back() == nullptr) {
         work.charge(kPlaceWork);
@@ -97,11 +106,19 @@ class ObjectTable {
   /// Cost of skipping a number without an object (util::WorkBudget).
   static constexpr std::int64_t kPlaceWork = 2;
 
+  /// The place of a number; a large one if the number is below `first_`.
+  std::uint32_t place_of(Number number) const {
+    return static_cast<std::uint32_t>(number.value()) - first_;
+  }
+
   std::optional<util::IdAllocator> own_;
   util::IdAllocator& numbers_;
-  /// By number. The constructor reserves the whole capacity, which costs no memory until it is
-  /// used. A vector that reallocates would cost the one command that grows it a millisecond.
+  /// By number, from `first_` on. The constructor reserves the whole capacity, which costs no
+  /// memory until it is used. A vector that reallocates would cost the one command that grows it a
+  /// millisecond.
   std::vector<std::unique_ptr<T>> objects_;
+  const std::uint32_t first_;
+  std::uint32_t places_ = 0;  ///< size of objects_, which find() needs often
   std::uint32_t max_;
   std::uint32_t count_ = 0;
 };

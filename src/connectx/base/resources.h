@@ -9,6 +9,7 @@
 #include "connectx/base/limits.h"
 #include "connectx/base/model.h"
 #include "connectx/base/numbers.h"
+#include "connectx/base/queue_numbers.h"
 #include "connectx/base/uar_pages.h"
 #include "connectx/base/user_contexts.h"
 #include "hca/number_pool.h"
@@ -31,12 +32,13 @@ class Resources {
   static constexpr std::uint64_t kMaxTranslations = 16u << 20;
 
   /// `shared_doorbells`: true if processes get doorbell pages from a separate range.
-  Resources(const Limits& limits, const Model& model, bool shared_doorbells = false);
+  Resources(const Limits& limits, const Model& model, bool shared_doorbells = false,
+            const QueueNumbers& queue_numbers = {});
 
-  /// One more than the highest possible number of a QP, SQ or RQ.
-  static std::uint32_t queue_numbers_end(const Limits& limits) {
-    return kFirstQueue + queue_numbers(limits);
-  }
+  /// The numbers of QPs, DCTs, SQs and RQs among `given`: those that a QP on the wire may have.
+  static QueueNumbers queue_numbers(const Limits& limits, const QueueNumbers& given);
+  /// Lowers the limits of queues to as many as the numbers suffice for.
+  static Limits fit(Limits limits, const QueueNumbers& given);
 
   hca::NumberPool<Pd>& pds() { return pds_; }
   UarPages& uars() { return uars_; }
@@ -47,10 +49,13 @@ class Resources {
 
   util::Budget& translations() { return translations_; }
 
-  /// The number space of QPs, SQs and RQs.
+  /// The number space of QPs, SQs and RQs. It begins at first_queue().
   util::IdAllocator& queue_numbers() { return queue_numbers_; }
-  /// The number space of SRQs, XRC SRQs and RMPs, which drivers have in one table.
+  std::uint32_t first_queue() const { return first_queue_; }
+  /// The number space of SRQs, XRC SRQs and RMPs, which drivers have in one table. It begins at
+  /// first_srq().
   util::IdAllocator& srq_numbers() { return srq_numbers_; }
+  std::uint32_t first_srq() const { return first_srq_; }
 
   /// Allocates a set of zero counters. Its number is never 0, which means "none" to drivers. Unset
   /// if all are in use.
@@ -68,7 +73,8 @@ class Resources {
   std::size_t q_counters_end() const { return q_counters_.size(); }
 
  private:
-  static std::uint32_t queue_numbers(const Limits& limits);
+  /// Those of SRQs among `given`.
+  static QueueNumbers srq_numbers(const Limits& limits, const QueueNumbers& given);
 
   util::Budget translations_{kMaxTranslations};
   UserContexts user_contexts_;
@@ -77,6 +83,8 @@ class Resources {
   hca::NumberPool<TransportDomain> transport_domains_;
   hca::NumberPool<Xrcd> xrcds_;
   hca::NumberPool<CounterSetId> q_counter_ids_;
+  std::uint32_t first_queue_;
+  std::uint32_t first_srq_;
   util::IdAllocator queue_numbers_;
   util::IdAllocator srq_numbers_;
   std::vector<QCounters> q_counters_;  ///< by id

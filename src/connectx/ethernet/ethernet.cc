@@ -39,9 +39,11 @@ Ethernet::Ethernet(const Parts& parts)
       tiss_(std::make_unique<hca::ObjectTable<Tis, Tisn>>(1,
                                                           Limits::count(parts.limits.log_max_tis))),
       send_queues_(std::make_unique<hca::ObjectTable<SendQueue, Sqn>>(
-          parts.resources.queue_numbers(), Limits::count(parts.limits.log_max_sq))),
+          parts.resources.queue_numbers(), Limits::count(parts.limits.log_max_sq),
+          parts.resources.first_queue())),
       receive_queues_(std::make_unique<hca::ObjectTable<ReceiveQueue, Rqn>>(
-          parts.resources.queue_numbers(), Limits::count(parts.limits.log_max_rq))),
+          parts.resources.queue_numbers(), Limits::count(parts.limits.log_max_rq),
+          parts.resources.first_queue())),
       rqts_(std::make_unique<hca::ObjectTable<Rqt, Rqtn>>(1,
                                                           Limits::count(parts.limits.log_max_rqt))),
       tirs_(std::make_unique<hca::ObjectTable<Tir, Tirn>>(1,

@@ -18,7 +18,7 @@ Dcts::Dcts(const Dct::Parts& parts, Resources& resources, rdma::DcTargets& targe
     : parts_(parts),
       resources_(resources),
       targets_(targets),
-      dcts_(resources.queue_numbers(), kMaxDcts) {}
+      dcts_(resources.queue_numbers(), kMaxDcts, resources.first_queue()) {}
 
 Dct* Dcts::add(util::View<Dct::Context> context, Dct::Uses uses) {
   auto* dct = dcts_.emplace(context, std::move(uses), parts_);

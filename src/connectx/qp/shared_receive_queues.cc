@@ -14,14 +14,16 @@ constexpr std::int64_t kSrqDestroyWork = 600;
 
 }  // namespace
 
-SharedReceiveQueues::SharedReceiveQueues(const Limits& limits, util::IdAllocator& numbers,
+SharedReceiveQueues::SharedReceiveQueues(const Limits& limits, Resources& resources,
                                          rdma::XrcSrqs& xrc_srqs, EventQueues& event_queues,
                                          util::Notes& notes)
     : limits_(limits),
       xrc_srqs_(xrc_srqs),
       event_queues_(event_queues),
       notes_(notes),
-      queues_(numbers, Limits::count(limits.log_max_srq) + Limits::count(limits.log_max_rmp)) {}
+      queues_(resources.srq_numbers(),
+              Limits::count(limits.log_max_srq) + Limits::count(limits.log_max_rmp),
+              resources.first_srq()) {}
 
 SharedReceiveQueue* SharedReceiveQueues::add(SharedReceiveQueue::Attributes attributes) {
   const bool rmp = attributes.kind == SharedReceiveQueue::Kind::kRmp;

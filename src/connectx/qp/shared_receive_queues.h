@@ -5,11 +5,11 @@
 
 #include "connectx/base/limits.h"
 #include "connectx/base/numbers.h"
+#include "connectx/base/resources.h"
 #include "connectx/event/event_queue.h"
 #include "connectx/qp/shared_receive_queue.h"
 #include "hca/object_table.h"
 #include "rdma/xrc_srqs.h"
-#include "util/id_allocator.h"
 #include "util/notes.h"
 #include "util/work_budget.h"
 
@@ -17,8 +17,8 @@ namespace softhca::connectx {
 
 class SharedReceiveQueues {
  public:
-  /// Takes the queues' numbers from `numbers`. Adds the queues that serve XRC to `xrc_srqs`.
-  SharedReceiveQueues(const Limits& limits, util::IdAllocator& numbers, rdma::XrcSrqs& xrc_srqs,
+  /// Takes the queues' numbers from `resources`. Adds the queues that serve XRC to `xrc_srqs`.
+  SharedReceiveQueues(const Limits& limits, Resources& resources, rdma::XrcSrqs& xrc_srqs,
                       EventQueues& event_queues, util::Notes& notes);
 
   /// Null if there are too many of its kind.

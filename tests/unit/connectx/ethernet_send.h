@@ -20,8 +20,9 @@ class EthernetSend : public ::testing::Test {
   using cqe_syndrome = spec::connectx::cqe_syndrome;
   using wqe_opcode = spec::connectx::wqe_opcode;
 
-  explicit EthernetSend(const Model& model = {})
-      : host({.model = model}), cqn(host.create_cq()), sqn(host.create_sq(cqn)) {}
+  explicit EthernetSend(const Model& model = {}) : EthernetSend(HostOptions{.model = model}) {}
+  explicit EthernetSend(const HostOptions& options)
+      : host(options), cqn(host.create_cq()), sqn(host.create_sq(cqn)) {}
 
   Wqe wqe(wqe_opcode opcode = wqe_opcode::SEND) { return {opcode, sqn, host.posted(sqn)}; }
   std::uint64_t place(std::span<const std::byte> bytes) {

@@ -38,6 +38,7 @@ FakeHost::FakeHost(const HostOptions& options)
               .mac = options.mac,
               .node_guid = 0x0200'00FF'FE00'0001,
               .limits = options.limits,
+              .queue_numbers = options.queue_numbers,
               .clock = [this] { return now; }},
              switch_port ? *switch_port : port),
       options_(options),

@@ -34,6 +34,7 @@ struct HostOptions {
 
   Model model{};
   Limits limits{};
+  QueueNumbers queue_numbers{};
   rdma::Mac mac = rdma::Mac::from_u64(0x020000000001);
   std::uint64_t memory_at = kMemoryAt;    ///< bus address
   std::size_t memory_size = kMemorySize;  ///< bytes

@@ -123,6 +123,23 @@ TEST(ObjectTable, TablesThatShareNumbersNeverHaveTheSame) {
   EXPECT_EQ(others.emplace(), nullptr) << "no numbers are left";
 }
 
+TEST(ObjectTable, HighNumbersTakeNoMoreRoomThanLowOnes) {
+  constexpr std::uint32_t kFirst = 0xFF'0000;
+  util::IdAllocator numbers(kFirst, 8);
+  ObjectTable<Thing, Number> things(numbers, 8, kFirst);
+  EXPECT_EQ(things.first(), kFirst);
+  EXPECT_EQ(things.end(), kFirst);
+  auto* const one = things.emplace(1);
+  EXPECT_EQ(one->number, Number(kFirst));
+  EXPECT_EQ(things.end(), kFirst + 1);
+  EXPECT_EQ(things.find(Number(kFirst)), one);
+  EXPECT_EQ(things.find(Number(kFirst + 1)), nullptr);
+  EXPECT_EQ(things.find(Number(kFirst - 1)), nullptr);
+  EXPECT_EQ(things.find(Number(0)), nullptr);
+  things.erase(Number(kFirst));
+  EXPECT_EQ(things.find(Number(kFirst)), nullptr);
+}
+
 TEST(ObjectTable, VisitsInTheOrderOfNumbers) {
   ObjectTable<Thing, Number> table(0, 10);
   for (int i = 0; i < 4; ++i) table.emplace(i);
