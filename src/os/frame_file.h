@@ -63,6 +63,9 @@ class FrameFile {
   virtual Sent send(std::span<const iovec> pieces) = 0;
   /// Takes the next frame, without its FCS. Never waits. @pre room.size() >= kRoom
   virtual Received receive(std::span<std::byte> room) = 0;
+  /// Frames so far that the kernel had no room for before they were received, if it counts them
+  /// here.
+  virtual std::uint64_t lost() { return 0; }
 };
 
 }  // namespace softhca::os

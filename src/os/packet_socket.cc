@@ -194,4 +194,14 @@ FrameFile::Received PacketSocket::receive(std::span<std::byte> room) {
   return received;
 }
 
+/// The kernel's counter begins again when it is read.
+std::uint64_t PacketSocket::lost() {
+  tpacket_stats stats{};
+  socklen_t size = sizeof stats;
+  if (::getsockopt(fd_.get(), SOL_PACKET, PACKET_STATISTICS, &stats, &size) == 0) {
+    lost_ += stats.tp_drops;
+  }
+  return lost_;
+}
+
 }  // namespace softhca::os

@@ -25,12 +25,14 @@ class PacketSocket final : public FrameFile {
   Sent send(std::span<const iovec> pieces) override;
   /// A VLAN tag that the kernel has taken off is put back.
   Received receive(std::span<std::byte> room) override;
+  std::uint64_t lost() override;
 
  private:
   PacketSocket(UniqueFd fd, unsigned interface) : fd_(std::move(fd)), interface_(interface) {}
 
   UniqueFd fd_;
   unsigned interface_;
+  std::uint64_t lost_ = 0;
 };
 
 }  // namespace softhca::os

@@ -230,6 +230,7 @@ void HostPort::inspect(util::InspectNode& out) const {
   dropped.add("refused", counters_.refused);
   dropped.add("received_too_long", counters_.received_too_long);
   dropped.add("received_unfit", counters_.received_unfit);
+  dropped.add("received_queue_full", file_->lost());
 }
 
 }  // namespace softhca::server

@@ -228,6 +228,21 @@ TEST_F(PacketSocketTest, AFrameWithoutRoomIsLost) {
   EXPECT_EQ(receive_bytes(*socket_), test_frame(60));
 }
 
+TEST_F(PacketSocketTest, FramesThatTheKernelHasNoRoomForAreCounted) {
+  RawSocket peer("vb");
+  EXPECT_EQ(socket_->lost(), 0u);
+  std::size_t sent = 0;
+  // Far more than its queue takes.
+  for (; sent != 20'000; ++sent) peer.send(test_frame(1000));
+  const auto lost = socket_->lost();
+  EXPECT_GT(lost, 0u);
+  Bytes room(FrameFile::kRoom);
+  std::size_t received = 0;
+  while (socket_->receive(room).status == Status::kFrame) ++received;
+  EXPECT_LE(received + lost, sent);
+  EXPECT_EQ(socket_->lost(), lost) << "counted once, and kept";
+}
+
 TEST_F(PacketSocketTest, AFrameLongerThanTheMtuIsRefused) {
   EXPECT_EQ(send_in_pieces(*socket_, test_frame(1515)), Sent::kTooLong);
 }

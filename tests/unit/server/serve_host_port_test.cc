@@ -193,6 +193,7 @@ TEST_F(ServeHostPort, InspectShowsItWithTheDevices) {
   const auto port = server.inspect()["ports"]["tap:t0"];
   EXPECT_EQ(port["mtu"], 4200);
   EXPECT_EQ(port["dropped"]["above_mtu"], 0);
+  EXPECT_EQ(port["dropped"]["received_queue_full"], 0);
   EXPECT_EQ(port["sent"], 0);
 }
 
