@@ -81,7 +81,7 @@ std::string HubHost::answer(std::string_view request) const {
   const auto wanted = control::parse_inspect(request);
   if (!wanted) return control::error_answer(wanted.error().message);
   util::InspectNode node("softhca");
-  trunk_->inspect(node.child("trunk"));
+  trunk_->inspect(node);
   return std::string(control::kOk) + (wanted->show.json ? node.to_json() : node.to_text());
 }
 

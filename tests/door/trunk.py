@@ -55,7 +55,7 @@ class Machine:
 
     def hubs(self, control):
         """The hubs that are joined, from the answer of softhca inspect."""
-        trunk = self.inspect(control).get("trunk", {}).get("trunk", {})
+        trunk = self.inspect(control).get("trunk", {})
         return {name: hub for name, hub in trunk.items() if name.startswith("hub ") and hub["state"].startswith("joined")}
 
     def hold(self, *words):
@@ -155,6 +155,23 @@ class TrunkTest(unittest.TestCase):
         status, out = self.here.run("--key-file", key, "--listen", PORT, "--", "true")
         self.assertEqual(status, 0, out)
         self.assertIn(f"listens at UDP [::]:{PORT}", out)
+
+    def test_later_runs_want_the_same_hubs_or_none(self):
+        self.join()
+        for words in ([], ["--join", self.there.address]):
+            status, out = self.here.run(*words, "--", "true")
+            self.assertEqual((status, out), (0, ""))
+        status, out = self.here.run("--listen", PORT, "--", "true")
+        self.assertEqual(status, 1)
+        self.assertIn(f"there already, with --join {self.there.address}: the run that comes first joins", out)
+        status, out = self.here.run("--private", "--join", self.there.address, "--", "true")
+        self.assertEqual(status, 0, out)
+        self.assertIn(f"joined with {self.there.address}:{PORT}", out)
+
+    def test_a_hub_that_does_not_answer_is_named(self):
+        status, out = self.here.run("--join", self.there.address, "--", "true")
+        self.assertEqual(status, 0, out)
+        self.assertIn(f"no answer yet from {self.there.address}", out)
 
     def test_a_hub_that_is_killed_is_joined_again(self):
         at_here, _ = self.join()
