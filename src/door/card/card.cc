@@ -129,11 +129,18 @@ util::Result<void> Card::set_up() {
   counters_ =
       std::make_unique<RunCounters>(options_.directory, fmt::format("mlx5_{}", options_.number));
   tell_neighbours();
-  if (addresses_.follows_host()) reach_machines();
+  if (names_interface(options_.address)) reach_machines();
   return {};
 }
 
 void Card::reach_machines() {
+  if (!addresses_.follows_host()) {
+    util::log(util::LogLevel::kWarning,
+              "mlx5_{}: another device of this network has the addresses of {}: this one does not "
+              "reach other machines",
+              options_.number, options_.address);
+    return;
+  }
   roce_ = std::make_unique<hub::RoceLink>(switch_.create_port("sockets"), mac(), options_.clock);
   if (open_sockets() != 0) return;
   util::log(util::LogLevel::kWarning, "mlx5_{}: {} has no address that other machines could reach",

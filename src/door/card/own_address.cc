@@ -109,7 +109,7 @@ OwnAddresses OwnAddresses::take(const std::string& directory, unsigned number,
               "are taken without the lock",
               directory);
   }
-  if (given.starts_with(kInterface)) {
+  if (names_interface(given)) {
     const auto name = given.substr(kInterface.size());
     own.interface_lock_ = hold(directory, "interface-" + name);
     auto host = HostAddresses::follow(name);
@@ -161,8 +161,10 @@ bool OwnAddresses::refresh() {
   return all_ != before;
 }
 
+bool names_interface(const std::string& given) { return given.starts_with(kInterface); }
+
 bool may_have(const std::string& given, const driver::Gid& gid) {
-  return given.starts_with(kInterface) || parse_ipv4(given) == gid;
+  return names_interface(given) || parse_ipv4(given) == gid;
 }
 
 bool is_of_run(const std::string& directory, const driver::Gid& gid) {

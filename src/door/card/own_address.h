@@ -61,6 +61,8 @@ class OwnAddresses {
   os::UniqueFd interface_lock_;
 };
 
+/// Whether `given` (OwnAddresses::take) means the addresses of a host interface.
+bool names_interface(const std::string& given);
 /// Whether a device that is given `given` (OwnAddresses::take) may have this address: an interface
 /// of the host has any.
 bool may_have(const std::string& given, const driver::Gid& gid);
