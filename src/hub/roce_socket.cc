@@ -83,7 +83,7 @@ struct RoceSocket::Arrivals {
   std::array<mmsghdr, kBatch> messages{};
   std::array<iovec, kBatch> parts{};
   std::array<UdpAddress, kBatch> sources{};
-  std::array<std::array<std::byte, kControlSize>, kBatch> controls{};
+  alignas(cmsghdr) std::array<std::array<std::byte, kControlSize>, kBatch> controls{};
   std::array<std::array<std::byte, kSlotSize>, kSlots> slots;
   std::array<std::uint64_t, kSlots> numbers{};  ///< of the frames that refer to the slots
   std::size_t head = 0;
@@ -94,7 +94,7 @@ struct RoceSocket::Departures {
   std::array<mmsghdr, kSendMax> messages{};
   std::array<std::array<iovec, wire::RoceDatagram::kPiecesMax>, kSendMax> parts{};
   std::array<UdpAddress, kSendMax> destinations{};
-  std::array<std::array<std::byte, kControlSize>, kSendMax> controls{};
+  alignas(cmsghdr) std::array<std::array<std::byte, kControlSize>, kSendMax> controls{};
 };
 
 RoceSocket::RoceSocket(os::UniqueFd socket, const wire::Gid& address)
