@@ -20,7 +20,7 @@ MAY_INCLUDE = {
         "jingzhao": {"util", "spec", "wire", "fabric", "subnet", "pcie", "rdma", "hca"},
         "sdxi": {"util", "spec", "pcie"},
         "vfio_user": {"util", "os", "pcie"},
-        "hub": {"util", "os", "wire", "fabric"},
+        "hub": {"util", "os", "spec", "wire", "fabric"},
         "trunk": {"util", "os", "wire", "fabric", "hub"},
         "driver": {"util", "os", "spec", "wire", "pcie", "vfio_user"},
         "lab": {"util", "fabric", "subnet", "pcie", "connectx", "rsnic", "jingzhao", "driver"},
