@@ -1,0 +1,118 @@
+// Several processes share one IP address, and so its QP1: finds the process that a communication
+// manager's message is for. It does no I/O.
+//
+// - A request (REQ, SIDR_REQ) goes to the process that listens on its service ID.
+// - Any other message has the number of its receiver's connection. The upper 8 bits are the block
+//   of the process, as those of its QP numbers are.
+// - A message that no process expects, but that a host would answer, goes to the process that has
+//   the address for longest. Its communication manager then refuses the request, or confirms the
+//   disconnection.
+//
+// Peers and processes are not trusted: all tables are bounded, and so is what a peer may send.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+
+#include "hub/cm_message.h"
+#include "hub/peer_rates.h"
+#include "hub/roce_blocks.h"
+#include "util/clock.h"
+#include "wire/gid.h"
+
+namespace softhca::hub {
+
+class CmDispatch {
+ public:
+  struct Options {
+    std::size_t listeners_max = 1024;  ///< service IDs of one process
+    std::size_t requests_max = 4096;   ///< requests whose process is remembered
+    /// Many ranks of a job on one machine connect to many on another together.
+    PeerRates::Options rate{.burst = 16384, .per_second = 16384};
+    /// For messages that no process expects.
+    PeerRates::Options unexpected_rate{.burst = 64, .per_second = 64};
+  };
+  struct Counters {
+    std::uint64_t forwarded = 0;   ///< messages that route() has given to a process
+    std::uint64_t duplicates = 0;  ///< of these, requests that were there before
+    std::uint64_t unexpected = 0;  ///< of these, messages that no process expects
+    std::uint64_t malformed = 0;   ///< not a message of a communication manager
+    std::uint64_t unknown = 0;     ///< for a number that no process has
+    std::uint64_t over_rate = 0;   ///< a peer sends too many
+    std::uint64_t refused = 0;     ///< calls of listen() that failed
+  };
+  /// How long requests for a service ID still go to the process that listened last. perftest's -R
+  /// closes its listener and opens the next, while its client connects.
+  static constexpr util::Duration kListensAgain = std::chrono::seconds(3);
+  /// How long the process of a request is remembered: longer than any peer repeats it.
+  static constexpr util::Duration kRemembered = std::chrono::seconds(120);
+
+  CmDispatch() : CmDispatch(Options{}) {}
+  explicit CmDispatch(const Options& options)
+      : options_(options), rates_(options.rate), unexpected_rates_(options.unexpected_rate) {}
+
+  /// From now on requests for `service` go to the process. False: another one listens there, or it
+  /// has too many listeners.
+  bool listen(RoceBlock block, std::uint64_t service, util::Time now);
+  /// No effect if the process does not listen there.
+  void unlisten(RoceBlock block, std::uint64_t service, util::Time now);
+  /// The process has left.
+  void forget(RoceBlock block);
+
+  /// `from`: the peer. `packet`: from the BTH to the ICRC. `members`: the processes that have the
+  /// address that it was sent to, the oldest first. Nothing: drop it.
+  std::optional<RoceBlock> route(const wire::Gid& from, std::span<const std::byte> packet,
+                                 std::span<const RoceBlock> members, util::Time now);
+
+  const Counters& counters() const { return counters_; }
+  std::size_t listeners() const { return listeners_.size(); }
+  std::size_t requests() const { return requests_.size(); }
+
+ private:
+  struct Listener {
+    RoceBlock block = 0;
+    util::Time until = util::kNever;  ///< kNever: it listens; else how long it may listen again
+  };
+  /// A peer's number of a request.
+  struct RequestKey {
+    wire::Gid from;
+    std::uint32_t number = 0;
+    bool datagram = false;
+    friend auto operator<=>(const RequestKey&, const RequestKey&) = default;
+  };
+  struct Request {
+    std::uint64_t service = 0;
+    RoceBlock block = 0;
+    util::Time until{};
+  };
+  /// Where a message goes, and whether its process expects it.
+  struct Target {
+    RoceBlock block = 0;  ///< 0: nowhere
+    bool expected = true;
+    bool duplicate = false;
+  };
+  using Members = std::span<const RoceBlock>;
+
+  Target find(const wire::Gid& from, const CmMessage& message, Members members, util::Time now);
+  Target find_listener(const wire::Gid& from, const CmMessage& message, Members members,
+                       util::Time now);
+  const Request* find_request(const RequestKey& key, util::Time now) const;
+  void remember(const RequestKey& key, const Request& request);
+  void drop_expired(RoceBlock block, util::Time now);
+
+  const Options options_;
+  std::map<std::uint64_t, Listener> listeners_;               ///< by service ID
+  std::map<RoceBlock, std::set<std::uint64_t>> services_of_;  ///< the keys of listeners_
+  std::map<RequestKey, Request> requests_;
+  std::deque<RequestKey> request_order_;  ///< the keys of requests_, the oldest first
+  PeerRates rates_;
+  PeerRates unexpected_rates_;
+  Counters counters_;
+};
+
+}  // namespace softhca::hub

@@ -1,0 +1,250 @@
+// To which of the processes that share an address a communication manager's message goes.
+#include "hub/cm_dispatch.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <vector>
+
+#include "hub/cm_packets.h"
+
+namespace softhca::hub {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uint64_t kOtherService = 0x0106'4712;
+constexpr std::uint32_t id_of(RoceBlock block, std::uint32_t number = 0x1234) {
+  return std::uint32_t{block} << 24 | number;
+}
+
+class CmDispatchTest : public testing::Test {
+ protected:
+  std::optional<RoceBlock> route(const CmPacket& packet) { return route(packet, peer); }
+  std::optional<RoceBlock> route(const CmPacket& packet, const wire::Gid& from) {
+    return dispatch.route(from, packet, members, now);
+  }
+
+  const wire::Gid peer = wire::Gid::from_ipv4(192, 0, 2, 7);
+  const wire::Gid another = wire::Gid::from_ipv4(192, 0, 2, 8);
+  util::Time now{1h};
+  std::vector<RoceBlock> members{4, 9, 2};
+  CmDispatch dispatch;
+};
+
+TEST_F(CmDispatchTest, ARequestGoesToTheProcessThatListens) {
+  ASSERT_TRUE(dispatch.listen(9, kService, now));
+  ASSERT_TRUE(dispatch.listen(2, kOtherService, now));
+  EXPECT_EQ(route(cm_request(kService, 1)), 9);
+  EXPECT_EQ(route(cm_request(kOtherService, 2)), 2);
+  EXPECT_EQ(route(cm_request(kOtherService, 3, Cm::SIDR_REQ)), 2);
+  EXPECT_EQ(dispatch.counters().forwarded, 3u);
+  EXPECT_EQ(dispatch.counters().unexpected, 0u);
+}
+
+TEST_F(CmDispatchTest, AMessageOfAConnectionGoesToTheProcessOfItsReceiversNumber) {
+  for (const auto attribute : {Cm::MRA, Cm::REJ, Cm::REP, Cm::RTU, Cm::DREQ, Cm::DREP}) {
+    EXPECT_EQ(route(cm_packet(attribute, id_of(2), id_of(9))), 9) << int(attribute);
+  }
+  EXPECT_EQ(dispatch.counters().forwarded, 6u);
+}
+
+TEST_F(CmDispatchTest, ASidrReplyGoesToTheProcessOfTheRequest) {
+  EXPECT_EQ(route(cm_packet(Cm::SIDR_REP, id_of(2))), 2);
+}
+
+TEST_F(CmDispatchTest, ANumberOfNoProcessIsUnknown) {
+  EXPECT_EQ(route(cm_packet(Cm::REP, 1, id_of(3))), std::nullopt);
+  EXPECT_EQ(route(cm_packet(Cm::REP, 1, id_of(0))), std::nullopt);
+  EXPECT_EQ(route(cm_packet(Cm::SIDR_REP, id_of(3))), std::nullopt);
+  EXPECT_EQ(dispatch.counters().unknown, 3u);
+}
+
+// Its communication manager answers as that of a host would (IBTA 12.6.7.2, 12.9.6).
+TEST_F(CmDispatchTest, TheOldestProcessAnswersWhatNoneExpects) {
+  EXPECT_EQ(route(cm_request(kService, 1)), 4);
+  EXPECT_EQ(route(cm_packet(Cm::DREQ, 1, id_of(3))), 4);
+  EXPECT_EQ(dispatch.counters().unexpected, 2u);
+  EXPECT_EQ(dispatch.requests(), 0u) << "a flood of these displaces no request";
+}
+
+TEST_F(CmDispatchTest, WithoutProcessesNothingIsForwarded) {
+  members.clear();
+  EXPECT_EQ(route(cm_request(kService, 1)), std::nullopt);
+  EXPECT_EQ(route(cm_packet(Cm::DREQ, 1, id_of(4))), std::nullopt);
+  EXPECT_EQ(dispatch.counters().unknown, 2u);
+}
+
+TEST_F(CmDispatchTest, AListenerAtAnotherAddressIsNotFound) {
+  ASSERT_TRUE(dispatch.listen(7, kService, now));
+  EXPECT_EQ(route(cm_request(kService, 1)), 4) << "process 7 does not have this address";
+  EXPECT_EQ(dispatch.counters().unexpected, 1u);
+}
+
+TEST_F(CmDispatchTest, AServiceHasOneListener) {
+  ASSERT_TRUE(dispatch.listen(9, kService, now));
+  EXPECT_FALSE(dispatch.listen(2, kService, now));
+  EXPECT_TRUE(dispatch.listen(9, kService, now)) << "its own, again";
+  dispatch.unlisten(2, kService, now);
+  EXPECT_EQ(route(cm_request(kService, 1)), 9) << "another process cannot take it away";
+  EXPECT_EQ(dispatch.counters().refused, 1u);
+}
+
+TEST_F(CmDispatchTest, RequestsGoToTheLastListenerForAWhile) {
+  ASSERT_TRUE(dispatch.listen(9, kService, now));
+  dispatch.unlisten(9, kService, now);
+  now += CmDispatch::kListensAgain - 1ms;
+  EXPECT_EQ(route(cm_request(kService, 1)), 9);
+  EXPECT_FALSE(dispatch.listen(2, kService, now)) << "it is still the last listener's";
+  now += 1ms;
+  EXPECT_EQ(route(cm_request(kService, 2)), 4);
+  EXPECT_TRUE(dispatch.listen(2, kService, now));
+  EXPECT_EQ(route(cm_request(kService, 3)), 2);
+  dispatch.forget(9);
+  EXPECT_EQ(route(cm_request(kService, 4)), 2) << "the service was no longer process 9's";
+}
+
+TEST_F(CmDispatchTest, AListenerThatReturnsIsThereForGood) {
+  ASSERT_TRUE(dispatch.listen(9, kService, now));
+  dispatch.unlisten(9, kService, now);
+  now += 1s;
+  ASSERT_TRUE(dispatch.listen(9, kService, now));
+  now += 1h;
+  EXPECT_EQ(route(cm_request(kService, 1)), 9);
+}
+
+TEST_F(CmDispatchTest, ARepeatedRequestGoesWhereTheFirstWent) {
+  ASSERT_TRUE(dispatch.listen(9, kService, now));
+  EXPECT_EQ(route(cm_request(kService, 1)), 9);
+  dispatch.unlisten(9, kService, now);
+  now += 10s;
+  ASSERT_TRUE(dispatch.listen(2, kService, now));
+  EXPECT_EQ(route(cm_request(kService, 1)), 9);
+  EXPECT_EQ(dispatch.counters().duplicates, 1u);
+  EXPECT_EQ(route(cm_request(kService, 1), another), 2) << "the same number of another peer";
+  EXPECT_EQ(route(cm_request(kService, 1, Cm::SIDR_REQ)), 2) << "the same number of a datagram";
+  EXPECT_EQ(dispatch.counters().duplicates, 1u);
+}
+
+TEST_F(CmDispatchTest, ANumberThatIsUsedAgainBelongsToANewRequest) {
+  ASSERT_TRUE(dispatch.listen(9, kService, now));
+  ASSERT_TRUE(dispatch.listen(2, kOtherService, now));
+  EXPECT_EQ(route(cm_request(kService, 1)), 9);
+  EXPECT_EQ(route(cm_request(kOtherService, 1)), 2) << "for another service";
+  dispatch.unlisten(2, kOtherService, now);
+  now += CmDispatch::kRemembered;
+  ASSERT_TRUE(dispatch.listen(9, kOtherService, now));
+  EXPECT_EQ(route(cm_request(kOtherService, 1)), 9) << "long after";
+  EXPECT_EQ(dispatch.counters().duplicates, 0u);
+}
+
+// A peer that gives up has not received this side's number: its REJ names its own (IBTA 12.6.7.2).
+TEST_F(CmDispatchTest, AGivenUpRequestIsRejectedWhereItWent) {
+  ASSERT_TRUE(dispatch.listen(9, kService, now));
+  EXPECT_EQ(route(cm_request(kService, 77)), 9);
+  EXPECT_EQ(route(cm_packet(Cm::REJ, 77)), 9);
+  EXPECT_EQ(route(cm_packet(Cm::REJ, 78)), std::nullopt);
+  EXPECT_EQ(route(cm_packet(Cm::REJ, 77), another), std::nullopt);
+}
+
+TEST_F(CmDispatchTest, NothingGoesToAProcessThatHasLeft) {
+  ASSERT_TRUE(dispatch.listen(9, kService, now));
+  EXPECT_EQ(route(cm_request(kService, 1)), 9);
+  dispatch.forget(9);
+  EXPECT_EQ(dispatch.listeners(), 0u);
+  EXPECT_EQ(dispatch.requests(), 0u);
+  EXPECT_EQ(route(cm_packet(Cm::REJ, 1)), std::nullopt);
+  EXPECT_EQ(route(cm_request(kService, 1)), 4) << "block 9 may have another process by now";
+}
+
+TEST_F(CmDispatchTest, TheListenersOfAProcessAreBounded) {
+  CmDispatch bounded({.listeners_max = 2});
+  ASSERT_TRUE(bounded.listen(9, 1, now));
+  ASSERT_TRUE(bounded.listen(9, 2, now));
+  EXPECT_FALSE(bounded.listen(9, 3, now));
+  EXPECT_TRUE(bounded.listen(9, 2, now));
+  EXPECT_TRUE(bounded.listen(2, 3, now)) << "another process has its own";
+  bounded.unlisten(9, 1, now);
+  EXPECT_FALSE(bounded.listen(9, 4, now)) << "requests still go there";
+  now += CmDispatch::kListensAgain;
+  EXPECT_TRUE(bounded.listen(9, 4, now));
+  EXPECT_EQ(bounded.listeners(), 3u);
+}
+
+TEST_F(CmDispatchTest, TheOldestRequestIsForgottenFirst) {
+  CmDispatch bounded({.requests_max = 2});
+  ASSERT_TRUE(bounded.listen(9, kService, now));
+  for (std::uint32_t number = 1; number != 4; ++number) {
+    EXPECT_EQ(bounded.route(peer, cm_request(kService, number), members, now), 9);
+  }
+  EXPECT_EQ(bounded.requests(), 2u);
+  EXPECT_EQ(bounded.route(peer, cm_packet(Cm::REJ, 1), members, now), std::nullopt);
+  EXPECT_EQ(bounded.route(peer, cm_packet(Cm::REJ, 2), members, now), 9);
+}
+
+TEST_F(CmDispatchTest, AFloodForNoListenerCostsOthersNothing) {
+  ASSERT_TRUE(dispatch.listen(9, kService, now));
+  const auto burst = CmDispatch::Options{}.unexpected_rate.burst;
+  for (unsigned i = 0; i != 10 * burst; ++i) (void)route(cm_request(kOtherService, i));
+  EXPECT_EQ(dispatch.counters().forwarded, burst);
+  EXPECT_EQ(dispatch.counters().over_rate, 9 * burst);
+  EXPECT_EQ(route(cm_request(kService, 1)), 9) << "not even the peer itself";
+  EXPECT_EQ(route(cm_request(kOtherService, 2), another), 4) << "another peer is refused as ever";
+}
+
+TEST_F(CmDispatchTest, APeerMaySendSoMuchAndNoMore) {
+  CmDispatch slow({.rate = {.burst = 2, .per_second = 1}});
+  const auto reply = cm_packet(Cm::REP, 1, id_of(9));
+  EXPECT_EQ(slow.route(peer, reply, members, now), 9);
+  EXPECT_EQ(slow.route(peer, reply, members, now), 9);
+  EXPECT_EQ(slow.route(peer, reply, members, now), std::nullopt);
+  EXPECT_EQ(slow.route(another, reply, members, now), 9);
+  now += 1s;
+  EXPECT_EQ(slow.route(peer, reply, members, now), 9);
+  EXPECT_EQ(slow.route(peer, reply, members, now), std::nullopt);
+  EXPECT_EQ(slow.counters().over_rate, 2u);
+}
+
+TEST_F(CmDispatchTest, OtherPacketsAreMalformed) {
+  const auto change = [&](std::size_t at, int value) {
+    auto packet = cm_request(kService, 1);
+    packet.bytes[at] = std::byte(value);
+    return route(packet);
+  };
+  constexpr auto kMad = CmPacket::kMad;
+  EXPECT_EQ(change(0, 0x65), std::nullopt) << "a SEND with immediate data";
+  EXPECT_EQ(change(1, 0x01), std::nullopt) << "transport header version 1";
+  EXPECT_EQ(change(1, 0x10), std::nullopt) << "a byte of pad";
+  EXPECT_EQ(change(7, 2), std::nullopt) << "QP 2";
+  EXPECT_EQ(change(5, 1), std::nullopt) << "QP 0x10001";
+  EXPECT_EQ(change(12, 0), std::nullopt) << "not the Q_Key of QP1";
+  EXPECT_EQ(change(kMad, 2), std::nullopt) << "base version";
+  EXPECT_EQ(change(kMad + 1, 4), std::nullopt) << "performance management";
+  EXPECT_EQ(change(kMad + 2, 1), std::nullopt) << "class version";
+  EXPECT_EQ(change(kMad + 3, 1), std::nullopt) << "Get";
+  EXPECT_EQ(change(kMad + 17, 0x19), std::nullopt) << "LAP";
+  EXPECT_EQ(change(kMad + 16, 1), std::nullopt) << "attribute 0x110";
+  EXPECT_EQ(dispatch.counters().malformed, 12u);
+  EXPECT_EQ(change(kMad + 0x17, 1), 4) << "of the attribute modifier, which has no meaning here";
+}
+
+TEST_F(CmDispatchTest, PacketsOfAnotherSizeAreMalformed) {
+  const auto packet = cm_request(kService, 1);
+  const std::span<const std::byte> bytes = packet;
+  for (const std::size_t size : {0u, 1u, 12u, 279u}) {
+    EXPECT_EQ(dispatch.route(peer, bytes.first(size), members, now), std::nullopt) << size;
+  }
+  std::vector<std::byte> longer(bytes.begin(), bytes.end());
+  longer.push_back({});
+  EXPECT_EQ(dispatch.route(peer, longer, members, now), std::nullopt);
+  EXPECT_EQ(dispatch.counters().malformed, 5u);
+}
+
+// The answer would go to the group.
+TEST_F(CmDispatchTest, AMulticastSourceIsMalformed) {
+  EXPECT_EQ(route(cm_request(kService, 1), wire::Gid::from_ipv4(224, 0, 0, 1)), std::nullopt);
+  EXPECT_EQ(dispatch.counters().malformed, 1u);
+}
+
+}  // namespace
+}  // namespace softhca::hub
