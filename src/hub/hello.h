@@ -1,7 +1,7 @@
 // The hub's first message to a process that connects: one message on the socket, with the
 // descriptors of kFds in the order of Fd. A process that can send without the hub answers with the
-// byte kWilling; other processes never send anything. Closing the socket ends the connection. The
-// hub sends more messages to willing processes only: link_note.h.
+// byte kWilling, perhaps after other requests (request.h). Closing the socket ends the connection.
+// The hub sends more messages to processes that ask for them, and to willing ones (link_note.h).
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ namespace softhca::hub {
 /// In host byte order: both ends run on one machine.
 struct Hello {
   /// Must change whenever anything below changes.
-  static constexpr std::uint64_t kMagic = 0x3330'6275'6861'6368;  // "hcahub03"
+  static constexpr std::uint64_t kMagic = 0x3430'6275'6861'6368;  // "hcahub04"
 
   std::uint64_t magic = kMagic;
   std::uint32_t number = 0;

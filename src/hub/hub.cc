@@ -42,6 +42,9 @@ constexpr std::size_t kTapRoom = std::size_t{1} << 20;
 constexpr auto kLookAgain = std::chrono::microseconds(50);
 /// Frames of a departed process that are still delivered.
 constexpr std::size_t kLastFrames = 8192;
+/// Bytes from a process's socket in a turn of the loop, and the cost of a request.
+constexpr std::size_t kBytesAtOnce = 256;
+constexpr std::int64_t kRequestWork = 1000;
 constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
 
 UniqueFd make_eventfd() { return UniqueFd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)); }
@@ -76,7 +79,9 @@ Hub::Hub(os::EventLoop& loop, std::string socket_path, const Options& options)
       options_(options),
       numbers_(options.number_max, options.first_block, options.claim_block),
       poll_(options.poll),
-      work_(loop, [this] { turn(); }) {
+      work_(loop, [this] { turn(); }),
+      roce_(loop, {.port = options.roce_port, .clock = options.clock},
+            [this](unsigned number, const auto& datagram) { return forward(number, datagram); }) {
   switch_.set_tap(options.tap);
   if (options.others != nullptr) attach_others();
 }
@@ -201,18 +206,32 @@ void Hub::give_back_numbers() {
 }
 
 void Hub::handle_socket(Client& client) {
-  char byte;
-  const auto size = os::receive_bytes(client.socket.get(), std::span(&byte, 1), janitor_);
+  std::array<char, kBytesAtOnce> bytes;
+  const auto size = os::receive_bytes(client.socket.get(), bytes, janitor_);
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (size > 0 && byte == kWilling && !client.is_willing) {
-    client.is_willing = true;
-    return;
+  if (size <= 0) {
+    util::log(util::LogLevel::kDebug, "hub: process {} ({}) has gone", client.number, client.pid);
+    loop_.remove(client.socket.get());
+    client.leaves = true;
+    return handle_bell(client);
   }
-  if (size > 0) return expel(client, "it talks, and has nothing to say");
-  util::log(util::LogLevel::kDebug, "hub: process {} ({}) has gone", client.number, client.pid);
-  loop_.remove(client.socket.get());
-  client.leaves = true;
-  handle_bell(client);
+  Request request;
+  for (const auto byte : std::as_bytes(std::span(bytes).first(static_cast<std::size_t>(size)))) {
+    const auto read = client.requests.take(byte, request);
+    if (read == RequestReader::Result::kMore) continue;
+    if (read == RequestReader::Result::kNonsense || !serve(client, request)) {
+      return expel(client, "it talks, and has nothing to say");
+    }
+  }
+}
+
+/// False: the process breaks the rules.
+bool Hub::serve(Client& client, const Request& request) {
+  loop_.budget().charge(kRequestWork);
+  if (request.kind == Request::Kind::kAcceptLinks) return !std::exchange(client.is_willing, true);
+  if (request.kind == Request::Kind::kJoinAddress && client.is_willing) return false;
+  return roce_.serve({.number = client.number, .pid = client.pid, .socket = client.socket.get()},
+                     request);
 }
 
 /// Delivers frames that a departed process sent before. True: nothing is left, so remove it.
@@ -249,6 +268,7 @@ void Hub::remove(Client& client) {
   os::close_connection(std::move(client.socket), janitor_);
   by_number_.erase(client.number);
   if (options_.others != nullptr) options_.others->handle_member(client.number, false);
+  roce_.host().forget(client.number);
   give_back_numbers();
   stations_.forget_port(client.number);
   std::erase(active_, &client);

@@ -28,6 +28,8 @@
 #include "hub/numbers.h"
 #include "hub/other_hubs.h"
 #include "hub/patience.h"
+#include "hub/request.h"
+#include "hub/roce_requests.h"
 #include "os/adaptive_poll.h"
 #include "os/event_loop.h"
 #include "os/janitor.h"
@@ -55,6 +57,8 @@ class Hub {
     /// Bytes of each of the two rings of a link between processes with much traffic. With a tap
     /// there are no links, as the tap would miss their frames.
     std::size_t link_capacity = std::size_t{2} << 20;
+    /// The UDP port of RoCEv2, which processes can ask for at the addresses of this machine.
+    std::uint16_t roce_port = spec::infiniband::kRoceV2UdpPort;
     /// How long to poll for the next frame before going to sleep. Zero: not at all.
     util::Duration poll = std::chrono::microseconds(20);
     util::TimeSource clock = util::monotonic_now;
@@ -83,6 +87,7 @@ class Hub {
 
   std::size_t clients() const { return clients_.size(); }
   const Counters& counters() const { return counters_; }
+  RoceHost::Counters roce_counters() const { return roce_.host().counters(); }
 
  private:
   struct Client;
@@ -96,6 +101,8 @@ class Hub {
   util::Result<void> admit(os::UniqueFd& socket);
   util::Result<void> watch(Client& client);
   void handle_socket(Client& client);
+  bool serve(Client& client, const Request& request);
+  bool forward(unsigned number, const ForwardedDatagram& datagram);
   bool take_leave(Client& client);
   void handle_bell(Client& client);
   void remove(Client& client);
@@ -144,6 +151,7 @@ class Hub {
   Patience tap_patience_{1};  ///< any progress counts: the file is the user's own
   util::RateLimiter warnings_{10, std::chrono::seconds(10)};
   Counters counters_;
+  RoceRequests roce_;
 };
 
 }  // namespace softhca::hub

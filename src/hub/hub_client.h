@@ -12,6 +12,7 @@
 #include "hub/hello.h"
 #include "hub/hub.h"
 #include "hub/join.h"
+#include "hub/request.h"
 #include "util/endian.h"
 #include "wire/mac_address.h"
 
@@ -43,6 +44,7 @@ struct Hub::Client {
   os::UniqueFd wake;  ///< the hub signals it to wake the process
   fabric::RingPort link;
   Patience patience{Patience::kLeast};  ///< how long senders wait for this process
+  RequestReader requests;
   bool active = false;
   bool leaves = false;            ///< its socket is closed
   std::size_t last_frames = 0;    ///< taken since the socket closed

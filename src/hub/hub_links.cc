@@ -1,5 +1,5 @@
 // Links between processes: their creation, and the notes to both ends (link_note.h). The hub's port
-// to hubs of other machines (other_hubs.h).
+// to hubs of other machines (other_hubs.h), and the frames of datagrams that the hub forwards.
 #include <array>
 #include <limits>
 #include <span>
@@ -124,6 +124,21 @@ Hub::Client* Hub::find_station(std::span<const std::byte> frame) const {
     to = stations_.find(mac).value_or(0);
   }
   return find(to);
+}
+
+/// False: the process's ring is full. The hub waits for no process with datagrams of peers.
+bool Hub::forward(unsigned number, const ForwardedDatagram& datagram) {
+  auto* const client = find(number);
+  if (client == nullptr || client->leaves) return false;
+  wire::Frame frame;
+  datagram.write(address_of(number), frame);
+  const auto& counters = client->link.counters();
+  const auto sent = counters.sent;
+  const auto lost = counters.dropped_full;
+  client->link.handle_frame(frame);
+  client->losses_seen += counters.dropped_full - lost;  // RoceHost counts it
+  work_.raise();
+  return counters.sent != sent;
 }
 
 }  // namespace softhca::hub

@@ -11,6 +11,7 @@ using wire::EthernetLayout;
 /// Distinguishes softhca's frames from other users' experiments.
 constexpr std::string_view kOurs = "softhca";
 constexpr std::size_t kKind = EthernetLayout::kSize + kOurs.size();
+static_assert(LinkNote::kSize == kKind + 1);
 
 }  // namespace
 
@@ -31,12 +32,16 @@ wire::Frame LinkNote::frame() const {
   wire::Frame out;
   const auto head = out.resize_head(wire::Ethernet::kFrameMin);
   std::ranges::fill(head, std::byte{0});
+  emit(head.first<kSize>());
+  return out;
+}
+
+void LinkNote::emit(std::span<std::byte, kSize> head) const {
   wire::Ethernet{
       .destination = to, .source = from, .ether_type = static_cast<wire::EtherType>(kEtherType)}
       .emit(util::MutableView<EthernetLayout>(head));
   std::ranges::copy(std::as_bytes(std::span(kOurs)), head.begin() + EthernetLayout::kSize);
   head[kKind] = static_cast<std::byte>(kind);
-  return out;
 }
 
 }  // namespace softhca::hub

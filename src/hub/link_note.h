@@ -24,7 +24,8 @@
 namespace softhca::hub {
 
 struct LinkNote {
-  enum class Kind : std::uint8_t { kIntroduced = 2, kReady, kSwitched, kGone };
+  /// kDatagram is no note: forwarded_datagram.h.
+  enum class Kind : std::uint8_t { kIntroduced = 2, kReady, kSwitched, kGone, kDatagram };
 
   static constexpr std::uint16_t kEtherType = 0x88b6;
 
@@ -35,6 +36,9 @@ struct LinkNote {
   /// Nothing: the frame is no note.
   static std::optional<LinkNote> parse(std::span<const std::byte> frame);
   wire::Frame frame() const;
+  /// Bytes of a note, without padding.
+  static constexpr std::size_t kSize = wire::EthernetLayout::kSize + 8;
+  void emit(std::span<std::byte, kSize> out) const;
 };
 
 /// Sent on the socket, with the descriptors of kIntroductionFds: introduces the process with number

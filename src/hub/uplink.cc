@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <utility>
@@ -86,7 +87,7 @@ std::size_t Uplink::receive(std::size_t frames) {
     if (!link->reads && is_late(*link)) late.push_back(link.get());
   }
   auto count = hub_.receive(*port_, frames, [this](const auto& frame) {
-    return handle_note(frame.head()) ? fabric::Verdict::kTaken : fabric::Verdict::kGoes;
+    return handle_note(frame) ? fabric::Verdict::kTaken : fabric::Verdict::kGoes;
   });
   if (count < frames) {
     for (auto* link : late) link->reads = true;
@@ -152,8 +153,8 @@ void Uplink::say(LinkNote::Kind kind, std::uint64_t to) {
 }
 
 /// False: the frame is no note. The hub ensures that a note's sender is genuine.
-bool Uplink::handle_note(std::span<const std::byte> frame) {
-  const auto note = LinkNote::parse(frame);
+bool Uplink::handle_note(const wire::Frame& frame) {
+  const auto note = LinkNote::parse(frame.head());
   if (!note) return false;
   const auto from = note->from.to_u64();
   auto* link = find(from);
@@ -177,8 +178,19 @@ bool Uplink::handle_note(std::span<const std::byte> frame) {
       link->gone = true;
       link->sends = false;
       break;
+    case LinkNote::Kind::kDatagram:
+      take_datagram(frame);
+      break;
   }
   return true;
+}
+
+void Uplink::take_datagram(const wire::Frame& frame) {
+  std::array<std::byte, ForwardedDatagram::kFrameMax> bytes;
+  if (!forwarded_ || frame.size() > bytes.size()) return;
+  const auto all = std::span(bytes).first(frame.size());
+  frame.copy_range(0, all);
+  if (const auto datagram = ForwardedDatagram::parse(all)) forwarded_(*datagram);
 }
 
 /// Waits until the hub has delivered all earlier frames, which later ones would otherwise overtake.

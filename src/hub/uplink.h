@@ -4,12 +4,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
-#include <span>
+#include <utility>
 #include <vector>
 
 #include "fabric/port.h"
 #include "fabric/ring_pair.h"
+#include "hub/forwarded_datagram.h"
 #include "hub/join.h"
 #include "hub/link_note.h"
 #include "hub/patience.h"
@@ -47,6 +49,11 @@ class Uplink final : public fabric::Receiver {
   /// Requests a wakeup for the next frame. False if a frame is already there.
   bool prepare_to_sleep();
 
+  /// Gets the datagrams that the hub forwards (join_address()), during receive(). A packet is valid
+  /// during the call.
+  using Forwarded = std::function<void(const ForwardedDatagram&)>;
+  void set_forwarded(Forwarded forwarded) { forwarded_ = std::move(forwarded); }
+
   /// Whether the hub has closed the connection. Returns true once; after that only links carry
   /// frames.
   bool see_hub_go();
@@ -80,7 +87,8 @@ class Uplink final : public fabric::Receiver {
 
   Link* find(std::uint64_t mac);
   void say(LinkNote::Kind kind, std::uint64_t to);
-  bool handle_note(std::span<const std::byte> frame);
+  bool handle_note(const wire::Frame& frame);
+  void take_datagram(const wire::Frame& frame);
   void meet_introduced();
   void switch_over();
   bool is_late(Link& link) const;
@@ -94,6 +102,7 @@ class Uplink final : public fabric::Receiver {
   std::vector<std::unique_ptr<Link>> links_;
   Link* last_ = nullptr;     ///< link of the last frame
   bool may_switch_ = false;  ///< a ready link does not send yet
+  Forwarded forwarded_;
   bool hub_has_gone_ = false;
   bool hub_has_hung_up_ = false;        ///< but see_hub_go() has not reported it yet
   std::unique_ptr<fabric::Port> port_;  ///< must be destroyed first: its frames refer to the rings

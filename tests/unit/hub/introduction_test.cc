@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "hub/fd_message.h"
@@ -42,6 +43,12 @@ class FakeHub {
                                 .kind = kind}
                            .frame();
     std::ranges::copy(frame.head(), out_.reserve(frame.size()).begin());
+    out_.publish();
+  }
+  void forward(const ForwardedDatagram& datagram) {
+    wire::Frame frame;
+    datagram.write(wire::MacAddress::from_u64(0x025FCB000001), frame);
+    frame.copy_range(0, out_.reserve(frame.size()));
     out_.publish();
   }
   /// `to_it` is the ring that process 1 writes to.
@@ -126,6 +133,26 @@ TEST(Introduced, ADescriptorThatIsNoEventfdWakesNoProcess) {
   ASSERT_EQ(::pipe2(ends, O_NONBLOCK), 0);
   const UniqueFd read(ends[0]), write(ends[1]);
   EXPECT_EQ(links_with_wake(write.get()), 0u);
+}
+
+TEST(ForwardedDatagrams, GoToTheirHandler) {
+  FakeHub hub;
+  const std::vector<std::byte> packet(280, std::byte{7});
+  ForwardedDatagram datagram{.to = wire::Gid::from_ipv4(192, 0, 2, 1), .datagram = {}};
+  datagram.datagram.source_port = 0xC123;
+  datagram.datagram.packet = packet;
+  hub.forward(datagram);
+  hub.process().turn();  // it has no handler yet
+  unsigned count = 0;
+  hub.process().link().set_forwarded([&](const ForwardedDatagram& one) {
+    ++count;
+    EXPECT_EQ(one.to, datagram.to);
+    EXPECT_EQ(one.datagram.source_port, 0xC123);
+    EXPECT_TRUE(std::ranges::equal(one.datagram.packet, packet));
+  });
+  hub.forward(datagram);
+  hub.process().turn();
+  EXPECT_EQ(count, 1u);
 }
 
 }  // namespace

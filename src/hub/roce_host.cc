@@ -1,0 +1,197 @@
+#include "hub/roce_host.h"
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace softhca::hub {
+namespace {
+
+using Why = RoceRefusal::Kind;
+
+/// Datagrams of one address in a turn of the loop, and the cost of each (util::WorkBudget).
+constexpr unsigned kDatagramsPerTurn = 32;
+constexpr std::int64_t kDatagramWork = 2000;
+
+}  // namespace
+
+RoceHost::RoceHost(os::EventLoop& loop, Options options, Deliver deliver)
+    : loop_(loop), options_(std::move(options)), deliver_(std::move(deliver)) {}
+
+RoceHost::~RoceHost() {
+  for (const auto& [gid, address] : groups_) loop_.remove(address.group->own());
+}
+
+RoceBlock RoceHost::block_of(unsigned number) const {
+  const auto at = block_of_.find(number);
+  return at == block_of_.end() ? RoceBlock{0} : at->second;
+}
+
+void RoceHost::give_back_block(unsigned number) {
+  const auto at = block_of_.find(number);
+  const auto block = at->second;
+  block_of_.erase(at);
+  number_of_[block] = 0;
+  cm_.forget(block);
+  blocks_.give_back(block, options_.clock());
+}
+
+bool RoceHost::has_address(RoceBlock block) const {
+  return std::ranges::any_of(groups_,
+                             [block](const auto& one) { return one.second.group->has(block); });
+}
+
+RoceHost::Address* RoceHost::find_or_open(const wire::Gid& gid, RoceRefusal& refusal) {
+  if (const auto at = groups_.find(gid); at != groups_.end()) return &at->second;
+  const auto now = options_.clock();
+  std::erase_if(refused_, [now](const auto& one) { return one.second.until <= now; });
+  if (const auto at = refused_.find(gid); at != refused_.end()) {
+    refusal = at->second.refusal;
+    return nullptr;
+  }
+  close_idle();
+  if (std::max(groups_.size(), refused_.size()) >= options_.addresses_max) {
+    refusal = {.kind = Why::kTooManyAddresses};
+    return nullptr;
+  }
+  auto* const address = open(gid, refusal);
+  if (address == nullptr) refused_[gid] = {.refusal = refusal, .until = now + kRefusedFor};
+  return address;
+}
+
+RoceHost::Address* RoceHost::open(const wire::Gid& gid, RoceRefusal& refusal) {
+  if (!alarm_) {
+    auto alarm = os::Alarm::create(loop_, [this] { close_idle(); });
+    if (!alarm) return refusal = {.kind = Why::kFailed, .error = errno}, nullptr;
+    alarm_ = *std::move(alarm);
+  }
+  auto group = RoceGroup::open(gid, options_.port, refusal);
+  if (!group) return nullptr;
+  const auto* const opened = group.get();
+  const auto watched =
+      loop_.add(group->own(), EPOLLIN, [this, opened](std::uint32_t) { receive(*opened); });
+  if (!watched) return refusal = {.kind = Why::kFailed, .error = errno}, nullptr;
+  auto& address = groups_[gid];
+  address = {.group = std::move(group), .empty_since = options_.clock()};
+  set_alarm();
+  return &address;
+}
+
+/// Gives a process without a block one whose member of the group can be used.
+int RoceHost::admit_new(unsigned number, RoceGroup& group, RoceRefusal& refusal) {
+  const auto now = options_.clock();
+  std::vector<RoceBlock> spoiled;
+  int socket = -1;
+  for (;;) {
+    const auto block = blocks_.take(now);
+    if (!block) {
+      refusal = {.kind = Why::kTooManyProcesses};
+      break;
+    }
+    socket = group.admit(*block, refusal);
+    if (socket >= 0) {
+      refusal = {};
+      block_of_[number] = *block;
+      number_of_[*block] = number;
+      break;
+    }
+    spoiled.push_back(*block);
+    if (refusal.kind != Why::kSpoiled) break;
+  }
+  for (const auto block : spoiled) blocks_.give_back(block, now);
+  return socket;
+}
+
+int RoceHost::admit(unsigned number, RoceGroup& group, RoceRefusal& refusal) {
+  const auto block = block_of(number);
+  if (block == 0) return admit_new(number, group, refusal);
+  return group.has(block) ? group.member(block) : group.admit(block, refusal);
+}
+
+RoceHost::Seat RoceHost::join(unsigned number, const wire::Gid& gid, RoceRefusal& refusal) {
+  refusal = {};
+  auto* const address = find_or_open(gid, refusal);
+  const int socket = address == nullptr ? -1 : admit(number, *address->group, refusal);
+  ++(socket < 0 ? counters_.refused : counters_.joined);
+  if (socket < 0) return {};
+  return {.block = block_of(number), .socket = socket};
+}
+
+void RoceHost::vacate(Address& address, RoceBlock block) {
+  address.group->leave(block);
+  address.empty_since = options_.clock();
+  set_alarm();
+}
+
+void RoceHost::leave(unsigned number, const wire::Gid& gid) {
+  const auto block = block_of(number);
+  const auto at = groups_.find(gid);
+  if (block == 0 || at == groups_.end() || !at->second.group->has(block)) return;
+  vacate(at->second, block);
+  if (!has_address(block)) give_back_block(number);
+}
+
+void RoceHost::forget(unsigned number) {
+  const auto block = block_of(number);
+  if (block == 0) return;
+  for (auto& [gid, address] : groups_) {
+    if (address.group->has(block)) vacate(address, block);
+  }
+  give_back_block(number);
+}
+
+void RoceHost::close_idle() {
+  const auto now = options_.clock();
+  std::erase_if(groups_, [&](const auto& one) {
+    const auto& address = one.second;
+    if (!address.group->blocks().empty() || address.empty_since + kLinger > now) return false;
+    loop_.remove(address.group->own());
+    return true;
+  });
+  set_alarm();
+}
+
+void RoceHost::set_alarm() {
+  auto next = util::kNever;
+  for (const auto& [gid, address] : groups_) {
+    if (address.group->blocks().empty()) next = std::min(next, address.empty_since + kLinger);
+  }
+  if (alarm_) alarm_->set(next);
+}
+
+bool RoceHost::listen(unsigned number, std::uint64_t service) {
+  const auto block = block_of(number);
+  return block != 0 && cm_.listen(block, service, options_.clock());
+}
+
+void RoceHost::unlisten(unsigned number, std::uint64_t service) {
+  const auto block = block_of(number);
+  if (block != 0) cm_.unlisten(block, service, options_.clock());
+}
+
+/// A peer can send without end: the rest waits for the next turn.
+void RoceHost::receive(const RoceGroup& group) {
+  std::array<std::byte, ForwardedDatagram::kPacketMax> buffer;
+  ForwardedDatagram datagram{.to = group.address(), .datagram = {}};
+  for (unsigned i = 0; i != kDatagramsPerTurn; ++i) {
+    if (!group.receive(buffer, datagram.datagram)) return;
+    loop_.budget().charge(kDatagramWork);
+    const auto block = cm_.route(datagram.datagram.from, datagram.datagram.packet, group.blocks(),
+                                 options_.clock());
+    if (block && !deliver_(number_of_[*block], datagram)) ++counters_.lost;
+  }
+}
+
+RoceHost::Counters RoceHost::counters() const {
+  auto counters = counters_;
+  counters.cm = cm_.counters();
+  for (const auto& [gid, address] : groups_) {
+    const auto its = address.group->counters();
+    counters.groups.dropped += its.dropped;
+    counters.groups.overflow += its.overflow;
+  }
+  return counters;
+}
+
+}  // namespace softhca::hub
