@@ -33,7 +33,7 @@ MAY_INCLUDE = {
         "server": {"util", "os", "wire", "fabric", "subnet", "pcie", "ethernet", "hca", "connectx", "rsnic", "jingzhao", "sdxi", "vfio_user",
                "hub", "control", "run"},
         "perf": {"util", "os", "jingzhao", "driver", "lab"},
-        "cli": {"util", "os", "spec", "hca", "connectx", "rsnic", "sdxi", "driver", "lab", "run", "server", "perf"},
+        "cli": {"util", "os", "spec", "fabric", "hca", "connectx", "rsnic", "sdxi", "driver", "lab", "run", "server", "perf"},
 }
 
 # By chapter of src/connectx/. Its commands (*_commands.cc) may include everything.

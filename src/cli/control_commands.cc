@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "fabric/fault_table.h"
 #include "hca/fault_kinds.h"
 #include "run/number_options.h"
 #include "sdxi/fault_rule.h"
@@ -44,10 +45,12 @@ int run_inspect(const InspectOptions& options) {
 }
 
 CLI::App* add_fault(CLI::App& app, FaultOptions& options) {
-  auto* command = app.add_subcommand("fault", "Inject faults into the functions of a server");
+  auto* command =
+      app.add_subcommand("fault", "Inject faults into the functions of a server, and the network");
   command->footer(
       "A RULE for an SDXI function is " + std::string(sdxi::kFaultHelp) +
       ".\nA RULE for a ConnectX or RSNIC is " + hca::fault_help() +
+      ".\nA RULE for the network is " + fabric::network_fault_help() +
       ".\nnth counts the events that the rest of the rule matches. list tells how often "
       "each rule matched and fired.");
   command->add_option("CONTROL", options.path, "What the server was given as --control")

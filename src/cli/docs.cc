@@ -11,6 +11,7 @@
 #include "connectx/command/command_table.h"
 #include "connectx/function/capabilities.h"
 #include "connectx/function/limit_table.h"
+#include "fabric/fault_table.h"
 #include "hca/fault_kinds.h"
 #include "rsnic/csr.h"
 #include "rsnic/options.h"
@@ -146,19 +147,21 @@ CLI::App* add_docs(CLI::App& app, DocsOptions& options) {
   auto* command = app.add_subcommand("docs", "Print a page of the documentation")->group("");
   command
       ->add_option("PAGE", options.page,
-                   "commands, limits, csr, sizing, rsnic-limits, sdxi-keys or faults-hca")
+                   "commands, limits, csr, sizing, rsnic-limits, sdxi-keys, faults-hca or network-faults")
       ->required();
   return command;
 }
 
 int run_docs(const DocsOptions& options) {
-  const std::map<std::string_view, std::string (*)()> pages{{"commands", commands_page},
-                                                            {"limits", limits_page},
-                                                            {"csr", csr_page},
-                                                            {"rsnic-limits", rsnic_limits_page},
-                                                            {"sdxi-keys", server::sdxi_keys_page},
-                                                            {"sizing", sizing_page},
-                                                            {"faults-hca", hca::fault_table}};
+  const std::map<std::string_view, std::string (*)()> pages{
+      {"commands", commands_page},
+      {"limits", limits_page},
+      {"csr", csr_page},
+      {"rsnic-limits", rsnic_limits_page},
+      {"sdxi-keys", server::sdxi_keys_page},
+      {"sizing", sizing_page},
+      {"faults-hca", hca::fault_table},
+      {"network-faults", fabric::network_faults_page}};
   const auto page = pages.find(options.page);
   if (page == pages.end()) {
     std::fprintf(stderr, "softhca: there is no page '%s'\n", options.page.c_str());

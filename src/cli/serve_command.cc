@@ -8,8 +8,10 @@
 #include <cstdio>
 #include <string>
 
+#include "fabric/fault_table.h"
 #include "hca/fault_kinds.h"
 #include "run/number_options.h"
+#include "run/rule_files.h"
 #include "sdxi/fault_rule.h"
 #include "server/device_spec.h"
 #include "server/sdxi_keys.h"
@@ -108,8 +110,9 @@ CLI::App* add_serve(CLI::App& app, server::ServeOptions& options) {
   command
       ->add_option(
           "--fault", options.faults,
-          fmt::format("A fault to inject into SDXI functions: {}; or into ConnectX and RSNIC: {}",
-                      sdxi::kFaultHelp, hca::fault_help()))
+          fmt::format("A fault to inject, or @FILE with one on each line. Into SDXI functions: {}. "
+                      "Into ConnectX and RSNIC: {}. Into the network: {}",
+                      sdxi::kFaultHelp, hca::fault_help(), fabric::network_fault_help()))
       ->allow_extra_args(false);
   command->add_flag("--isolate", options.isolate,
                     "Serve each guest's devices (those with the same guest=) in a process of its "
@@ -121,13 +124,24 @@ CLI::App* add_serve(CLI::App& app, server::ServeOptions& options) {
   return command;
 }
 
+namespace {
+
+util::Result<void> serve_with_rules(server::ServeOptions options) {
+  auto rules = run::read_rules(options.faults);
+  if (!rules) return tl::unexpected(rules.error());
+  options.faults = *std::move(rules);
+  return server::serve(options);
+}
+
+}  // namespace
+
 int run_serve(const server::ServeOptions& options) {
   if (options.verbose) util::set_log_level(util::LogLevel::kDebug);
   // If the reader of standard output stops or ends, the guests must go on.
   ::signal(SIGPIPE, SIG_IGN);
   util::LogWriter log(STDERR_FILENO);
   util::set_log_sink([&log](auto level, auto text) { log.write(level, text); });
-  const auto done = server::serve(options);
+  const auto done = serve_with_rules(options);
   util::set_log_sink(nullptr);
   if (done) return 0;
   std::fprintf(stderr, "softhca: %s\n", done.error().message.c_str());

@@ -61,6 +61,15 @@ Result<void> store(Out& out, const Result<In>& value) {
   return {};
 }
 
+/// Zero is no time: to_text() leaves it out.
+Result<util::Duration> positive_time(RuleWord word) {
+  auto time = util::rule_time(word);
+  if (time && *time == util::Duration::zero()) {
+    return tl::unexpected(util::wants(word, "e.g. 50us, 20ms or 3s"));
+  }
+  return time;
+}
+
 constexpr std::string_view kAddress =
     "a MAC, an IPv4 or IPv6 address, or the LID of an InfiniBand link";
 constexpr std::uint32_t kQpMax = (1u << 24) - 1;
@@ -149,7 +158,7 @@ const std::array<FaultKey, 12> kMatchKeys{{
        return rule.probability == 1 ? std::string() : fmt::format("{}", rule.probability);
      }},
     {"for", "TIME", "only so long, from the first frame on that it acts on",
-     [](FaultRule& rule, RuleWord word) { return store(rule.window, util::rule_time(word)); },
+     [](FaultRule& rule, RuleWord word) { return store(rule.window, positive_time(word)); },
      [](const FaultRule& rule) { return duration_text(rule.window); }},
     {"seed", "N", "the seed of its random numbers; 1 without the key",
      [](FaultRule& rule, RuleWord word) {
@@ -160,13 +169,13 @@ const std::array<FaultKey, 12> kMatchKeys{{
 
 const std::array<FaultKey, 7> kArgumentKeys{{
     {"time", "TIME", "e.g. 50us, 20ms or 3s",
-     [](FaultRule& rule, RuleWord word) { return store(rule.time, util::rule_time(word)); },
+     [](FaultRule& rule, RuleWord word) { return store(rule.time, positive_time(word)); },
      [](const FaultRule& rule) { return duration_text(rule.time); }},
     {"jitter", "TIME", "up to so much more, at random",
-     [](FaultRule& rule, RuleWord word) { return store(rule.jitter, util::rule_time(word)); },
+     [](FaultRule& rule, RuleWord word) { return store(rule.jitter, positive_time(word)); },
      [](const FaultRule& rule) { return duration_text(rule.jitter); }},
     {"period", "TIME", "from one to the next",
-     [](FaultRule& rule, RuleWord word) { return store(rule.period, util::rule_time(word)); },
+     [](FaultRule& rule, RuleWord word) { return store(rule.period, positive_time(word)); },
      [](const FaultRule& rule) { return duration_text(rule.period); }},
     {"distance", "N", "how many frames pass it",
      [](FaultRule& rule, RuleWord word) {
@@ -198,8 +207,9 @@ constexpr std::array<FaultKind, 9> kKinds{{
      {},
      {},
      "the frame is lost",
-     "a retry after the ACK timeout (`local_ack_timeout_err`) or a NAK (`packet_seq_err` at the "
-     "receiver); if all retries are lost, status 12, retry counter exceeded. UD and UC: the "
+     "a retry after the ACK timeout (`local_ack_timeout_err`) or a NAK (`packet_seq_err`; at the "
+     "receiver `out_of_sequence`); if all retries are lost, status 12, retry counter exceeded. UD "
+     "and UC: the "
      "message "
      "does not arrive"},
     {FaultAction::kDuplicate,
@@ -254,7 +264,8 @@ constexpr std::array<FaultKind, 9> kKinds{{
      {},
      {"time", "period"},
      "the link is down so long (without `time`, until the rule is removed), and again after each "
-     "`period`; frames of both directions are lost. A rule without frames to wait for acts at once",
+     "`period`; frames of both directions are lost. A rule that waits for no frame acts when it is "
+     "added",
      "port error and port active events, `link_downed`; retries, then status 12"},
 }};
 

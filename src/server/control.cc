@@ -29,8 +29,10 @@ constexpr std::string_view kWhichPath =
 void Control::answer(std::string_view request, const control::ControlSocket::Reply& reply) {
   const auto command = control::next_word(request);
   if (command == "inspect") return inspect(request, reply);
-  const auto answer =
-      command == "fault" ? rules_.answer(request) : util::fail("a request is inspect or fault");
+  const auto others = [&] { return rules_.answer(request); };
+  const auto answer = command != "fault"            ? util::fail("a request is inspect or fault")
+                      : targets_.network == nullptr ? others()
+                                                    : targets_.network->answer(request, others);
   reply(answer ? std::string(control::kOk) + *answer
                : control::error_answer(answer.error().message));
 }

@@ -4,6 +4,8 @@
 //   inspect [--json] [--from NUMBER] [--count NUMBER] [FUNCTION]
 //   fault add RULE | fault list | fault remove NUMBER | fault clear
 //
+// Rules of the network are network_rules.h's.
+//
 // The answer's first line is "ok", or "error: " and the reason; the rest is for people.
 //
 // Functions may be large. So an inspection is built over several turns of the loop, a part in each,
@@ -23,6 +25,7 @@
 #include "pcie/function.h"
 #include "sdxi/faults.h"
 #include "server/fault_rules.h"
+#include "server/network_rules.h"
 #include "util/clock.h"
 #include "util/inspection.h"
 #include "util/result.h"
@@ -37,6 +40,7 @@ struct ControlTargets {
   std::vector<pcie::Function*> functions;
   sdxi::Faults* faults;
   hca::Faults* hca_faults = nullptr;           ///< null: HCAs take no fault rules
+  NetworkRules* network = nullptr;             ///< null: links take no rules
   const vfio_user::ServeLoop* loop = nullptr;  ///< null: not shown
   const Switches* switches = nullptr;          ///< null: no port to a network of the host
 };

@@ -17,7 +17,7 @@
 #include <variant>
 
 #include "control/control_socket.h"
-#include "fabric/impairment.h"
+#include "fabric/faulty_link.h"
 #include "fabric/switch.h"
 #include "hca/faults.h"
 #include "jingzhao/device.h"
@@ -31,6 +31,7 @@
 #include "server/device_spec.h"
 #include "server/fault_rules.h"
 #include "server/isolate/isolated_server.h"
+#include "server/network_rules.h"
 #include "server/switches.h"
 #include "util/log.h"
 #include "util/trace.h"
@@ -53,6 +54,8 @@ struct Machine {
   std::unique_ptr<util::TraceWriter> trace;
   std::list<util::Trace> traces;  ///< one for each device
   std::unique_ptr<vfio_user::ServeLoop> loop;
+  fabric::NetworkFaults network_faults;
+  std::optional<NetworkRules> network_rules;
   Switches switches;
   std::map<std::string, unsigned> nics;              ///< number of NICs of each --port
   std::vector<std::unique_ptr<fabric::Port>> ports;  ///< outermost wrapper of each device's port
@@ -91,6 +94,9 @@ util::Result<void> check(const ServeOptions& options) {
   if (options.isolate && options.loss > 0) {
     return util::fail("--loss: not with --isolate, whose links are memory and lose nothing");
   }
+  if (options.isolate && std::ranges::any_of(options.faults, fabric::is_network_rule)) {
+    return util::fail("--fault port=...: not with --isolate, whose links are memory");
+  }
   for (const auto& port : options.ports) {
     if (auto known = check_port(port); !known) return known;
     if (options.isolate && (port.starts_with(kFabric) || is_of_host(port))) {
@@ -106,6 +112,12 @@ const std::string& port_of(const ServeOptions& options, std::size_t device) {
   return options.ports[std::min(device, options.ports.size() - 1)];
 }
 
+/// True if rules of the network exist, or may be added.
+bool may_fail(const ServeOptions& options) {
+  return options.loss > 0 || !options.control.empty() ||
+         std::ranges::any_of(options.faults, fabric::is_network_rule);
+}
+
 /// Creates a NIC on the switch for its position on the command line.
 template <class Device, class Options>
 std::unique_ptr<Device> make_nic(Machine& machine, const ServeOptions& serve, std::size_t index,
@@ -118,10 +130,11 @@ std::unique_ptr<Device> make_nic(Machine& machine, const ServeOptions& serve, st
   if (network != nullptr && machine.nics[port] == 1) {
     machine.ports.push_back(std::make_unique<CarrierPort>(*machine.ports.back(), *network));
   }
-  if (serve.loss > 0) {
-    machine.ports.push_back(std::make_unique<fabric::Impairment>(
-        *machine.ports.back(),
-        fabric::Impairment::Options{.seed = serve.loss_seed + index, .loss = serve.loss}));
+  if (may_fail(serve)) {
+    auto link = std::make_unique<fabric::FaultyLink>(*machine.ports.back(), machine.network_faults,
+                                                     options.name, index);
+    machine.switches.add(*link);
+    machine.ports.push_back(std::move(link));
   }
   auto device = std::make_unique<Device>(std::move(options), *machine.ports.back());
   device->dma().set_before_loss([&port = *machine.ports.back()] { return port.settle(); });
@@ -286,6 +299,31 @@ util::Result<void> connect_switches(Machine& machine, const ServeOptions& option
   return {};
 }
 
+/// Sets up the rules of the network, with that of --loss.
+void set_up_network_rules(Machine& machine, const ServeOptions& options,
+                          const std::vector<DeviceSpec>& specs) {
+  std::vector<std::string> ports;
+  for (const auto& spec : specs) {
+    if (is_nic(spec)) ports.push_back(name_of(spec));
+  }
+  machine.network_rules.emplace(machine.network_faults, std::move(ports));
+  machine.targets.network = &*machine.network_rules;
+  if (options.loss > 0) {
+    machine.network_faults.add(fabric::loss_rule(options.loss, options.loss_seed));
+  }
+}
+
+/// Adds a rule of the command line.
+util::Result<void> add_rule(Machine& machine, std::string_view text) {
+  if (fabric::is_network_rule(text)) {
+    const auto added = machine.network_rules->add(text);
+    return added ? util::Result<void>() : tl::unexpected(added.error());
+  }
+  const auto added =
+      FaultRules(machine.targets.functions, machine.group.faults(), &machine.hca_faults).add(text);
+  return added ? util::Result<void>() : tl::unexpected(added.error());
+}
+
 /// Adds the command line's fault rules, and opens the control socket.
 util::Result<void> set_up_control(Machine& machine, const ServeOptions& options) {
   for (const auto& device : machine.devices) machine.targets.functions.push_back(device.get());
@@ -294,10 +332,9 @@ util::Result<void> set_up_control(Machine& machine, const ServeOptions& options)
   machine.targets.loop = machine.loop.get();
   if (machine.switches.has_host_ports()) machine.targets.switches = &machine.switches;
   for (const auto& text : options.faults) {
-    const auto added =
-        FaultRules(machine.targets.functions, machine.group.faults(), &machine.hca_faults)
-            .add(text);
-    if (!added) return util::fail(fmt::format("--fault {}: {}", text, added.error().message));
+    if (const auto added = add_rule(machine, text); !added) {
+      return util::fail(fmt::format("--fault {}: {}", text, added.error().message));
+    }
   }
   if (options.control.empty()) return {};
   machine.answers = std::make_unique<Control>(machine.loop->events(), machine.targets);
@@ -348,6 +385,7 @@ util::Result<void> serve(const ServeOptions& options) {
   for (std::size_t i = 0; i < options.devices.size(); ++i) {
     if (auto added = add_device(machine, options, i, (*specs)[i], *server_of); !added) return added;
   }
+  set_up_network_rules(machine, options, *specs);
   if (auto controlled = set_up_control(machine, options); !controlled) return controlled;
   machine.loop->set_fabric(machine.switches);
   std::puts("ready");

@@ -17,6 +17,12 @@ util::Result<std::unique_ptr<os::FrameFile>> open_file(const std::string& port) 
   return os::PacketSocket::open(port.substr(kPacket.size()));
 }
 
+/// Frames that have waited are left to deliver(), because functions run after this.
+util::Time pass_time_of(fabric::FaultyLink& link, util::Time now) {
+  if (!link.has_due()) link.handle_timeout(now);
+  return link.next_event();
+}
+
 }  // namespace
 
 util::Result<void> check_port(std::string_view port) {
@@ -73,10 +79,12 @@ bool Switches::has_host_ports() const {
 
 bool Switches::has_frames() {
   return std::ranges::any_of(by_name_,
-                             [](const auto& one) { return one.second->network.has_work(); });
+                             [](const auto& one) { return one.second->network.has_work(); }) ||
+         std::ranges::any_of(links_, [](const auto* link) { return link->has_due(); });
 }
 
 void Switches::deliver(std::size_t frames) {
+  for (auto* link : links_) link->handle_timeout(util::monotonic_now());
   for (auto& [name, one] : by_name_) {
     one->network.deliver(frames);
     if (one->hub) one->hub->settle();
@@ -96,6 +104,7 @@ util::Time Switches::pass_time(util::Time now) {
   for (auto& [name, one] : by_name_) {
     if (one->subnet) next = std::min(next, one->subnet->run(now));
   }
+  for (auto* link : links_) next = std::min(next, pass_time_of(*link, now));
   return next;
 }
 

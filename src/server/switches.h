@@ -1,4 +1,5 @@
-// The switches of a server, by the argument of --port, and what joins them to other networks.
+// The switches of a server, by the argument of --port, what joins them to other networks, and the
+// links of their ports that fail by rules.
 #pragma once
 
 #include <map>
@@ -6,8 +7,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "fabric/capture.h"
+#include "fabric/faulty_link.h"
 #include "fabric/switch.h"
 #include "os/event_loop.h"
 #include "run/keeper.h"
@@ -47,6 +50,8 @@ class Switches final : public vfio_user::Fabric {
   /// The port to a network of the host; null: the switch has none.
   const HostPort* host_port(const std::string& name) const;
   bool has_host_ports() const;
+  /// Adds a link whose frames may wait. @pre it outlives the loop's turns
+  void add(fabric::FaultyLink& link) { links_.push_back(&link); }
 
   bool has_frames() override;
   void deliver(std::size_t frames) override;
@@ -64,6 +69,7 @@ class Switches final : public vfio_user::Fabric {
     std::unique_ptr<HostPort> host;        ///< null: no network of the host
   };
   std::map<std::string, std::unique_ptr<One>> by_name_;
+  std::vector<fabric::FaultyLink*> links_;
 };
 
 }  // namespace softhca::server

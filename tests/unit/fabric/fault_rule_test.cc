@@ -85,6 +85,7 @@ TEST(NetworkRule, AWrongTextSaysWhatIsWrong) {
 TEST(NetworkRule, ArgumentsBelongToTheirActions) {
   EXPECT_THAT(error_of("port=a,do=lose,time=1ms"), HasSubstr("time= does not go with do=lose"));
   EXPECT_THAT(error_of("port=a,do=delay"), HasSubstr("do=delay needs time="));
+  EXPECT_THAT(error_of("port=a,do=delay,time=0ms"), HasSubstr("time=0ms: want"));
   EXPECT_THAT(error_of("port=a,do=corrupt"), HasSubstr("needs part="));
   EXPECT_THAT(error_of("port=a,do=limit,rate=0mbit"), HasSubstr("rate=0mbit"));
   EXPECT_THAT(error_of("port=a,do=limit,rate=10"), HasSubstr("rate=10"));
