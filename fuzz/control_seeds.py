@@ -11,6 +11,10 @@ RULES = [
     "function=a,context=3,operation=DSC_DMAB_COPY,nth=5,do=fail", "do=bad-completion", "do=lose-completion",
     "do=lose-interrupt,operation=DSC_INTR", "function=b,do=hang-soft-stop", "do=hang-stop,context=65535",
     "do=delay", "class=1,do=stall", "nth=1,every=2,do=fail", "function=nic,do=fail", "operation=NOP,do=fail",
+    "port=*,do=lose", "port=nic,direction=rx,qp=0x112,opcode=read-response,nth=3,do=lose", "port=a,do=corrupt,part=icrc",
+    "port=*,from=02:00:00:00:00:01,to=fe80::1,kind=rdma,for=2ms,do=delay,time=1ms,jitter=5us", "port=a,do=pause,time=1s",
+    "port=a,probability=0.25,seed=9,every=2,do=reorder,distance=4", "port=a,to=7,do=mark-ecn,queue=64K", "port=a,do=duplicate",
+    "port=a,opcode=RC_ACKNOWLEDGE,from=10.0.0.1,do=limit,rate=100mbit,queue=1500", "port=a,do=link-down,time=1ms,period=2ms",
 ]
 REQUESTS = ["inspect", "inspect --json", "inspect a", "inspect nic --json", "inspect nobody", "fault list",
             "fault remove 1", "fault remove x", "fault clear", "fault", "", "nonsense"]
