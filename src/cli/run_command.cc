@@ -15,6 +15,7 @@
 #include <string_view>
 #include <utility>
 
+#include "fabric/fault_table.h"
 #include "os/descriptor_limit.h"
 #include "os/event_loop.h"
 #include "os/process_descriptors.h"
@@ -24,8 +25,10 @@
 #include "run/keeper.h"
 #include "run/program.h"
 #include "run/reach.h"
+#include "run/rule_files.h"
 #include "run/run_control.h"
 #include "run/run_directory.h"
+#include "run/run_faults.h"
 #include "util/log.h"
 #include "util/log_writer.h"
 
@@ -48,6 +51,10 @@ To see the state of its devices while it runs:
 
   softhca run --control /tmp/ctl -- ib_write_bw &
   softhca inspect /tmp/ctl
+
+To see what it does when the network fails:
+
+  softhca run --fault port=*,opcode=ack,nth=5,do=lose -- ./program
 
 The exit status is the program's.)";
 
@@ -87,6 +94,7 @@ class Run {
   std::unique_ptr<run::HubHost> host_;
   std::unique_ptr<os::EventLoop> without_hub_;  ///< the loop of a run that shares a fabric
   os::EventLoop* events_ = nullptr;
+  std::optional<run::RunFaults> faults_;      ///< none: no --fault, and no --control to add one
   std::unique_ptr<run::RunControl> control_;  ///< null: no --control
   UniqueFd keeper_;
   UniqueFd signals_;
@@ -178,8 +186,15 @@ util::Result<void> Run::set_up_shared(const run::FabricSetup& setup) {
 /// Adds the library's other variables, besides the directory.
 util::Result<void> Run::notify_program(std::vector<std::string>& environment) {
   for (auto& one : options_.seen.variables(shown_)) environment.push_back(std::move(one));
+  const auto rules = run::read_rules(options_.faults);
+  if (!rules) return tl::unexpected(rules.error());
+  if (rules->empty() && options_.control.empty()) return {};
+  auto faults = run::RunFaults::create(*rules);
+  if (!faults) return tl::unexpected(faults.error());
+  faults_.emplace(*std::move(faults));
+  environment.push_back(faults_->variable());
   if (options_.control.empty()) return {};
-  auto control = run::RunControl::create(options_.control, directory_);
+  auto control = run::RunControl::create(options_.control, directory_, &faults_->book());
   if (!control) return tl::unexpected(control.error());
   control_ = *std::move(control);
   environment.push_back("SOFTHCA_CONTROL=" + control_->directory());
@@ -247,8 +262,15 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
   run::add_device_options(*command, options.seen);
   command
       ->add_option("--control", options.control,
-                   "Create this socket for softhca inspect, for all processes of the program")
+                   "Create this socket for softhca inspect and softhca fault, for all processes of "
+                   "the program")
       ->type_name("PATH");
+  command
+      ->add_option("--fault", options.faults,
+                   "How the network fails, or @FILE with a rule on each line: " +
+                       fabric::network_fault_help())
+      ->type_name("RULE")
+      ->allow_extra_args(false);
   return command;
 }
 

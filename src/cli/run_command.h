@@ -18,6 +18,7 @@ struct RunOptions {
   run::FabricOptions fabric;
   run::DeviceOptions seen;
   std::string control;               ///< path of a control socket; empty: none
+  std::vector<std::string> faults;   ///< network rules, or @FILE
   std::vector<std::string> program;  ///< with its arguments
 };
 

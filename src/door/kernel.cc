@@ -137,7 +137,8 @@ Engine* make() {
       Engine::create({.cards = {.directory = directory,
                                 .numbers = variables.numbers,
                                 .addresses = std::move(variables.addresses),
-                                .loss = variables.loss},
+                                .loss = variables.loss,
+                                .faults = variables.faults},
                       .files = {.beyond_memlock = variables.enforces_memlock
                                                       ? uverbs::LockedMemory::Beyond::kRefusal
                                                       : uverbs::LockedMemory::Beyond::kWarning,

@@ -71,6 +71,7 @@ Variables read_variables(const Get& get) {
   choose(all, get, "SOFTHCA_DOORBELLS", all.traps_doorbells, {{"trap", true}, {"poll", false}});
   choose(all, get, "SOFTHCA_MEMLOCK", all.enforces_memlock, {{"warn", false}, {"enforce", true}});
   all.control = word_of(get, "SOFTHCA_CONTROL");
+  all.faults = word_of(get, "SOFTHCA_FAULTS");
   if (const auto word = word_of(get, "SOFTHCA_LOSS"); !word.empty()) {
     const auto loss = FrameLoss::read(word);
     if (!loss)

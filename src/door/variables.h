@@ -21,6 +21,7 @@ struct Variables {
   std::vector<std::string> addresses = {};
   std::string control = {};  ///< SOFTHCA_CONTROL, a directory
   FrameLoss loss = {};       ///< SOFTHCA_LOSS
+  std::string faults = {};   ///< SOFTHCA_FAULTS, a file of network rules (fabric/shared_faults.h)
   /// A line for each variable whose value is not allowed. Its default applies.
   std::vector<std::string> mistakes = {};
 };

@@ -28,7 +28,8 @@ constexpr std::string_view kDoor = "SOFTHCA_DOOR=";
 constexpr std::string_view kAsan = "ASAN_OPTIONS=", kAsanOption = "verify_asan_link_order=0";
 /// Variables set by an enclosing run.
 constexpr std::string_view kOfTheRun[] = {
-    kDoor, "SOFTHCA_ADDRESS=", "SOFTHCA_DEVICES=", "SOFTHCA_CONTROL=", "SOFTHCA_LOSS="};
+    kDoor,           "SOFTHCA_ADDRESS=", "SOFTHCA_DEVICES=", "SOFTHCA_CONTROL=",
+    "SOFTHCA_LOSS=", "SOFTHCA_FAULTS="};
 /// The shell and statuses of execvp() and shells.
 constexpr const char* kShell = "/bin/sh";
 constexpr int kNotFound = 127, kCannotRun = 126, kSignalled = 128;

@@ -124,10 +124,12 @@ std::map<std::string, std::string> ask_all(const std::string& directory, const s
 }  // namespace
 
 util::Result<std::unique_ptr<RunControl>> RunControl::create(const std::string& path,
-                                                             std::string fabric) {
+                                                             std::string fabric,
+                                                             fabric::FaultBook* book) {
   auto directory = RunDirectory::create();
   if (!directory) return tl::unexpected(directory.error());
-  std::unique_ptr<RunControl> control(new RunControl(*std::move(directory), std::move(fabric)));
+  std::unique_ptr<RunControl> control(
+      new RunControl(*std::move(directory), std::move(fabric), book));
   auto events = os::EventLoop::create();
   if (!events) return tl::unexpected(events.error());
   control->events_ = *std::move(events);
@@ -150,15 +152,25 @@ RunControl::~RunControl() {
   thread_.join();
 }
 
+/// Serves fault as a server does (server/control.h), for the rules of the network.
+std::string RunControl::fault(std::string_view words) {
+  if (book_ == nullptr) {
+    return control::error_answer("an environment has no fault rules; softhca run and serve do");
+  }
+  const auto verb = control::next_word(words);
+  const auto argument = control::next_word(words);
+  if (!control::next_word(words).empty()) return control::error_answer("a rule has no blanks");
+  const auto answer = book_->answer(verb, argument);
+  return answer ? std::string(control::kOk) + *answer
+                : control::error_answer(answer.error().message);
+}
+
 /// Serves inspect as a server does (server/control.h), with processes in place of functions. Each
 /// process is asked for FUNCTION, the name of a device.
 std::string RunControl::answer(std::string_view request) {
   const auto command = control::next_word(request);
-  if (command == "fault") {
-    return control::error_answer(
-        "these devices have no faults; those of an SDXI function have: softhca serve");
-  }
-  if (command != "inspect") return control::error_answer("a request is inspect");
+  if (command == "fault") return fault(request);
+  if (command != "inspect") return control::error_answer("a request is inspect or fault");
   const auto wanted = control::parse_inspect(request);
   if (!wanted) return control::error_answer(wanted.error().message);
   const auto line =

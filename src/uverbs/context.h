@@ -48,6 +48,8 @@ class Context {
   void report_gid_change() { events_.report_port_event(PortEvent::kGidChange); }
   /// Notifies the program that the link went down.
   void report_port_error() { events_.report_port_event(PortEvent::kError); }
+  /// Notifies the program that the link came up.
+  void report_port_active() { events_.report_port_event(PortEvent::kActive); }
   /// Writes pending events to descriptors that had no room.
   void flush_events();
   /// Releases the event descriptors that the program has closed.

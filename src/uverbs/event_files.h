@@ -17,7 +17,8 @@ namespace softhca::uverbs {
 
 /// Events of the port, with the values of ib_event_type.
 enum class PortEvent : std::uint32_t {
-  kError = 10,  ///< IBTA 11.6.3.3
+  kActive = 9,  ///< IBTA 11.6.3.3, as the next one
+  kError = 10,
   /// IBTA defines none: Linux sends it when a GID is added or removed.
   kGidChange = 18,
 };

@@ -52,6 +52,31 @@ test_that "a wire that loses all" says 1 "transport retry counter exceeded" run 
   ibv_rc_pingpong -g 3 >/dev/null 2>&1 & server=$!
   eventually holds_or_ended $server "listens 18515"
   timeout 60 ibv_rc_pingpong -g 3 localhost && echo "it has succeeded" || kill $server'
+# Rules (docs/faults.md): in all processes, with counters, and while the program runs.
+test_that "a rule that loses every packet of a SEND" says 1 "transport retry counter exceeded" \
+  run --fault port=*,opcode=send,do=lose --fault port=*,opcode=ack,do=delay,time=1ms -- bash -c '
+  ibv_rc_pingpong -g 3 >/dev/null 2>&1 & server=$!
+  eventually holds_or_ended $server "listens 18515"
+  timeout 60 ibv_rc_pingpong -g 3 localhost && echo "it has succeeded" || kill $server'
+one_loss() {
+  run --control "$folder/rules" --fault port=*,opcode=send,nth=300,do=lose -- bash -c '
+    meet "listens 18515" "ib_send_bw -d mlx5_0 -x 3 -s 4096 -n 2000" "ib_send_bw -d mlx5_0 -x 3 -s 4096 -n 2000 localhost" || exit
+    "$softhca" fault "$folder/rules" list'
+}
+test_that "a rule that loses one packet" says 3 '^ 4096 +2000 |^n1: port=\*,opcode=send,nth=300,do=lose: matched [0-9]+, fired 1$' one_loss
+link_events() {
+  local events=$folder/link_events program
+  "${nobody[@]}" timeout 60 "$softhca" run --control "$folder/link" stdbuf -oL ibv_asyncwatch >"$events" 2>&1 &
+  program=$!
+  eventually has "$events" 'async event FD'
+  "${nobody[@]}" "$softhca" fault "$folder/link" add port=mlx5_0,do=link-down || return
+  eventually has "$events" 'IBV_EVENT_PORT_ERR' || return
+  "${nobody[@]}" "$softhca" fault "$folder/link" clear || return
+  eventually has "$events" 'IBV_EVENT_PORT_ACTIVE' || return
+  kill $program; wait $program
+  return 0
+}
+test_that "a link that goes down and up" link_events
 # Two networks: a program is warned that it cannot find its peer. The server is the first to look for the peer.
 strangers() {
   local server

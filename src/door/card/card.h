@@ -16,7 +16,9 @@
 #include "door/card/run_counters.h"
 #include "driver/connectx/hca.h"
 #include "driver/in_process_host.h"
-#include "fabric/impairment.h"
+#include "fabric/faulty_link.h"
+#include "fabric/network_faults.h"
+#include "fabric/shared_faults.h"
 #include "fabric/switch.h"
 #include "hub/neighbours.h"
 #include "hub/roce_link.h"
@@ -36,6 +38,8 @@ class Card {
     unsigned number = 0;       ///< of mlx5_<number>
     std::string address = {};  ///< OwnAddresses::take
     FrameLoss loss = {};
+    /// The file of the run's network rules (fabric::FaultBook); empty: none.
+    std::string faults = {};
     /// Finds the MAC of a destination in the tables of all devices of the process.
     std::function<bool(const driver::Gid& to, driver::Mac& mac)> find_mac;
     /// Called if a call needs the MAC of an address that no device knows. True: the network is
@@ -105,6 +109,10 @@ class Card {
   /// Whether the hub has gone since the last call. The port is then down for good.
   bool see_hub_go();
   bool has_link() const { return fault_port_->link_up(); }
+  /// The state of the link if a rule has changed it since the last call.
+  std::optional<bool> see_link_change() {
+    return faulty_link_ == nullptr ? std::nullopt : look_at_link();
+  }
   /// In a forked child: closes what belongs to the parent.
   void leave_to_parent();
 
@@ -112,6 +120,9 @@ class Card {
   explicit Card(Options options) : options_(std::move(options)) {}
   util::Result<void> join();
   util::Result<void> set_up();
+  void set_up_faults();
+  void progress_device();
+  std::optional<bool> look_at_link();
   util::Time run_as_far_as_there_is_room(util::Time now);
   void tell_neighbours();
   void reach_machines();
@@ -124,7 +135,10 @@ class Card {
   unsigned interface_mtu_ = 0;  ///< in bytes, as of the last follow_host(); 0: not known
   fabric::Switch switch_;
   std::unique_ptr<fabric::Port> device_port_;
-  std::unique_ptr<fabric::Impairment> impairment_;  ///< null: no frames are dropped on purpose
+  std::unique_ptr<fabric::NetworkFaults> faults_;  ///< null: there are none, as the next two
+  std::unique_ptr<fabric::FaultReader> fault_reader_;
+  std::unique_ptr<fabric::FaultyLink> faulty_link_;
+  bool had_link_ = true;  ///< as of the last look_at_link()
   std::unique_ptr<hub::Neighbours> neighbours_;
   std::unique_ptr<FaultPort> fault_port_;
   std::unique_ptr<hub::Uplink> link_;

@@ -45,6 +45,7 @@ bool Cards::make(unsigned place) {
        .number = number,
        .address = place < addresses.size() ? addresses[place] : std::string(),
        .loss = options_.loss,
+       .faults = options_.faults,
        .find_mac = [this](const auto& to, auto& mac) { return find_mac(to, mac); },
        .want_mac =
            [this](const auto& to) { return resolution_ != nullptr && resolution_->want(to); }});

@@ -27,7 +27,8 @@ class Cards {
     DeviceNumbers numbers = {};  ///< of the devices that the program sees
     /// OwnAddresses::take() of each device; further devices get none.
     std::vector<std::string> addresses = {};
-    FrameLoss loss = {};  ///< for all devices
+    FrameLoss loss = {};      ///< for all devices
+    std::string faults = {};  ///< Card::Options
   };
   /// `lock` protects the devices. `waker` wakes their thread, which must wait for new ones too.
   Cards(Options options, DeviceLock& lock, const ThreadWaker& waker)
@@ -39,6 +40,8 @@ class Cards {
   Cards(const Cards&) = delete;
   Cards& operator=(const Cards&) = delete;
 
+  /// Whether network rules may act on the devices.
+  bool have_rules() const { return !options_.faults.empty(); }
   unsigned count() const { return static_cast<unsigned>(cards_.size()); }
   /// The place of mlx5_<number> among the devices. A number below the first wraps around, and so is
   /// too high.

@@ -41,10 +41,23 @@ bool Devices::turn(Turn how) {
     busy |= card.device().poll_events();
     busy |= card.has_work();
   });
+  if (cards_.have_rules()) tell_link_changes();
   files_.for_each([](uverbs::Context& context) { context.flush_events(); });
   channels_.tick();
   if (OpenedPages::any()) OpenedPages::close();
   return busy;
+}
+
+/// Notifies the program that a rule has taken a link down, or that it is up again.
+void Devices::tell_link_changes() {
+  for (unsigned place = 0; place != cards_.count(); ++place) {
+    auto* const card = cards_.find(place);
+    const auto up = card == nullptr ? std::nullopt : card->see_link_change();
+    if (!up) continue;
+    files_.for_each_of(place, [up](uverbs::Context& context) {
+      *up ? context.report_port_active() : context.report_port_error();
+    });
+  }
 }
 
 void Devices::turn_of_poll() {

@@ -44,7 +44,8 @@ TEST(DoorVariables, HaveTheirValues) {
                                  {"SOFTHCA_LOSS", "0.25,7"},
                                  {"SOFTHCA_DEVICES", "3"},
                                  {"SOFTHCA_ADDRESS", "198.19.7.1,if:eth0"},
-                                 {"SOFTHCA_CONTROL", "/run/x"}});
+                                 {"SOFTHCA_CONTROL", "/run/x"},
+                                 {"SOFTHCA_FAULTS", "/run/y/rules"}});
   EXPECT_EQ(all.log_level, util::LogLevel::kError);
   EXPECT_FALSE(all.traps_doorbells);
   EXPECT_TRUE(all.enforces_memlock);
@@ -53,6 +54,7 @@ TEST(DoorVariables, HaveTheirValues) {
   EXPECT_EQ(all.numbers.count, 3u);
   EXPECT_EQ(all.addresses, (std::vector<std::string>{"198.19.7.1", "if:eth0"}));
   EXPECT_EQ(all.control, "/run/x");
+  EXPECT_EQ(all.faults, "/run/y/rules");
   EXPECT_TRUE(all.mistakes.empty());
   EXPECT_TRUE(
       variables_of({{"SOFTHCA_DOORBELLS", "trap"}, {"SOFTHCA_MEMLOCK", "warn"}}).mistakes.empty());

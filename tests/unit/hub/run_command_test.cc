@@ -100,8 +100,10 @@ TEST_F(RunCommandTest, AControlSocketAnswersWhileTheProgramRuns) {
   const auto directory = line_of("out");
   EXPECT_EQ(wait(start_softhca({"inspect", control}, "answer")), 0);
   EXPECT_EQ(out("answer"), "softhca:\n") << "no process has a device yet";
-  EXPECT_EQ(wait(start_softhca({"fault", control, "list"}, "answer")), 1);
-  EXPECT_THAT(out("answer"), HasSubstr("these devices have no faults"));
+  EXPECT_EQ(wait(start_softhca({"fault", control, "list"}, "answer")), 0);
+  EXPECT_EQ(out("answer"), "");
+  EXPECT_EQ(wait(start_softhca({"fault", control, "add", "function=sdxi0,do=fail"}, "answer")), 1);
+  EXPECT_THAT(out("answer"), HasSubstr("unknown key 'function'"));
   // Stands for a process that answers, as the preloaded library does.
   os::UniqueFd listener = *os::bind_unix(directory + "/name.1", "test");
   ASSERT_EQ(::listen(listener.get(), 1), 0);
