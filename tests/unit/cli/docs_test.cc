@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "cli/rsnic_commands.h"
+#include "fabric/fault_table.h"
 #include "hca/fault_kinds.h"
 #include "rsnic/command_sequence.h"
 #include "rsnic/csr.h"
@@ -64,6 +65,13 @@ TEST(Docs, TheKeysOfSdxiAreNotStale) {
 TEST(Docs, ThePageOfTheFaultsOfHcasIsNotStale) {
   EXPECT_THAT(page("faults-hca.md"), HasSubstr("<!-- generated: faults-hca -->\n" +
                                                hca::fault_table() + "<!-- end of generated -->\n"))
+      << "make docs";
+}
+
+TEST(Docs, TheFaultsOfTheNetworkAreNotStale) {
+  EXPECT_THAT(page("faults.md"),
+              HasSubstr("<!-- generated: network-faults -->\n" + fabric::network_faults_page() +
+                        "<!-- end of generated -->\n"))
       << "make docs";
 }
 
