@@ -147,7 +147,8 @@ CLI::App* add_docs(CLI::App& app, DocsOptions& options) {
   auto* command = app.add_subcommand("docs", "Print a page of the documentation")->group("");
   command
       ->add_option("PAGE", options.page,
-                   "commands, limits, csr, sizing, rsnic-limits, sdxi-keys, faults-hca or network-faults")
+                   "commands, limits, csr, sizing, rsnic-limits, sdxi-keys, faults-hca or "
+                   "network-faults")
       ->required();
   return command;
 }

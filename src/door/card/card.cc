@@ -78,8 +78,12 @@ util::Result<void> Card::set_up() {
   interface_mtu_ = options_.read_mtu(interface_index(addresses_));
   device_port_ = switch_.create_port("device");
   fabric::Port* below = device_port_.get();
-  set_up_faults();
-  if (faulty_link_ != nullptr) below = faulty_link_.get();
+  faults_ = LinkFaults::create(*device_port_, {.name = fmt::format("mlx5_{}", options_.number),
+                                               .number = link_->number(),
+                                               .loss = options_.loss,
+                                               .rules = options_.faults,
+                                               .clock = options_.clock});
+  if (faults_ != nullptr) below = &faults_->port();
   neighbours_ = std::make_unique<hub::Neighbours>(*below, mac());
   fault_port_ = std::make_unique<FaultPort>(*neighbours_);
   connectx::DeviceOptions options;
@@ -147,41 +151,17 @@ std::size_t Card::open_sockets() {
   return all.size();
 }
 
-/// The rules of the run, and that of --loss.
-void Card::set_up_faults() {
-  if (options_.loss.probability <= 0 && options_.faults.empty()) return;
-  faults_ = std::make_unique<fabric::NetworkFaults>(options_.clock);
-  // The number: each device of a run loses different frames.
-  faulty_link_ = std::make_unique<fabric::FaultyLink>(
-      *device_port_, *faults_, fmt::format("mlx5_{}", options_.number), link_->number());
-  if (!options_.faults.empty()) {
-    fault_reader_ = std::make_unique<fabric::FaultReader>(options_.faults, *faults_);
-  }
-  if (options_.loss.probability > 0) {
-    faults_->add(fabric::loss_rule(options_.loss.probability, options_.loss.seed));
-  }
-}
-
 void Card::progress_device() {
   // Before the frames: the last turn may be long ago.
   const auto now = util::monotonic_now();
   model_->note_time(now);
-  if (faulty_link_ != nullptr) [[unlikely]] {
-    if (fault_reader_ != nullptr) fault_reader_->follow();
-    faulty_link_->handle_timeout(now);
-  }
+  if (faults_ != nullptr) [[unlikely]]
+    faults_->pass_time(now);
   (void)switch_.deliver(kFrames);
   next_ = run_as_far_as_there_is_room(now);
-  if (faulty_link_ != nullptr) [[unlikely]]
-    next_ = std::min(next_, faulty_link_->next_event());
+  if (faults_ != nullptr) [[unlikely]]
+    next_ = std::min(next_, faults_->next_event());
   (void)switch_.deliver(kFrames);
-}
-
-std::optional<bool> Card::look_at_link() {
-  const bool has = faulty_link_->link_up();
-  if (has == had_link_) return std::nullopt;
-  had_link_ = has;
-  return has;
 }
 
 void Card::set_crowd(unsigned threads) { model_->set_ack_patience(std::min(threads, kCrowdMax)); }

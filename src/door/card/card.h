@@ -11,14 +11,12 @@
 #include "door/card/fault_port.h"
 #include "door/card/frame_loss.h"
 #include "door/card/host_addresses.h"
+#include "door/card/link_faults.h"
 #include "door/card/on_demand_memory.h"
 #include "door/card/own_address.h"
 #include "door/card/run_counters.h"
 #include "driver/connectx/hca.h"
 #include "driver/in_process_host.h"
-#include "fabric/faulty_link.h"
-#include "fabric/network_faults.h"
-#include "fabric/shared_faults.h"
 #include "fabric/switch.h"
 #include "hub/neighbours.h"
 #include "hub/roce_link.h"
@@ -111,7 +109,7 @@ class Card {
   bool has_link() const { return fault_port_->link_up(); }
   /// The state of the link if a rule has changed it since the last call.
   std::optional<bool> see_link_change() {
-    return faulty_link_ == nullptr ? std::nullopt : look_at_link();
+    return faults_ == nullptr ? std::nullopt : faults_->see_change();
   }
   /// In a forked child: closes what belongs to the parent.
   void leave_to_parent();
@@ -120,9 +118,7 @@ class Card {
   explicit Card(Options options) : options_(std::move(options)) {}
   util::Result<void> join();
   util::Result<void> set_up();
-  void set_up_faults();
   void progress_device();
-  std::optional<bool> look_at_link();
   util::Time run_as_far_as_there_is_room(util::Time now);
   void tell_neighbours();
   void reach_machines();
@@ -135,10 +131,7 @@ class Card {
   unsigned interface_mtu_ = 0;  ///< in bytes, as of the last follow_host(); 0: not known
   fabric::Switch switch_;
   std::unique_ptr<fabric::Port> device_port_;
-  std::unique_ptr<fabric::NetworkFaults> faults_;  ///< null: there are none, as the next two
-  std::unique_ptr<fabric::FaultReader> fault_reader_;
-  std::unique_ptr<fabric::FaultyLink> faulty_link_;
-  bool had_link_ = true;  ///< as of the last look_at_link()
+  std::unique_ptr<LinkFaults> faults_;  ///< null: there are none
   std::unique_ptr<hub::Neighbours> neighbours_;
   std::unique_ptr<FaultPort> fault_port_;
   std::unique_ptr<hub::Uplink> link_;
