@@ -365,6 +365,7 @@ util::Time FaultyLink::next_frame() const {
 }
 
 util::Time FaultyLink::next_event() const {
+  if (!active_) return util::kNever;
   auto next = next_frame();
   const auto now = faults_.now();
   for (const auto& state : rules_) {

@@ -84,7 +84,9 @@ bool Switches::has_frames() {
 }
 
 void Switches::deliver(std::size_t frames) {
-  for (auto* link : links_) link->handle_timeout(util::monotonic_now());
+  for (auto* link : links_) {
+    if (link->has_due()) link->handle_timeout(util::monotonic_now());
+  }
   for (auto& [name, one] : by_name_) {
     one->network.deliver(frames);
     if (one->hub) one->hub->settle();
