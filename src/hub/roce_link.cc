@@ -131,6 +131,15 @@ std::size_t RoceLink::receive(std::size_t frames) {
   return count;
 }
 
+bool RoceLink::deliver(std::span<const std::byte> datagram, const wire::DatagramPath& path) {
+  auto& frame = port_->draft();
+  if (!reader_.read(datagram, path, frame)) return false;
+  (void)frame.own_segments();
+  peers_.hear(path.source);
+  (void)port_->transmit(frame);
+  return true;
+}
+
 std::size_t RoceLink::room() {
   if (!has_sent_) return SIZE_MAX;
   has_sent_ = false;

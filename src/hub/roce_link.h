@@ -49,6 +49,9 @@ class RoceLink final : public fabric::Receiver {
 
   /// Transmits at most `frames` received packets for each address. Returns their number.
   std::size_t receive(std::size_t frames);
+  /// Transmits a packet that another process has received for this one, as receive() does. False:
+  /// it is no packet. Allocates.
+  bool deliver(std::span<const std::byte> datagram, const wire::DatagramPath& path);
   /// Bytes that may be sent now, whatever their destination: see Uplink::room().
   std::size_t room();
   /// Makes the switch learn or keep the router's MAC. Call about once a second.

@@ -306,6 +306,27 @@ TEST_F(RoceLinkTest, ASocketThatIsBoundAlreadyIsAdopted) {
   EXPECT_EQ(::poll(&readable, 1, 0), 1);
 }
 
+// A hub that shares an address among processes has the socket of QP1.
+TEST_F(RoceLinkTest, APacketOfAnotherProcessIsDelivered) {
+  const auto address = a_.path_to(b_.gid());
+  wire::Bth bth;
+  bth.opcode = wire::Opcode::UD_SEND_ONLY;
+  wire::Frame frame;
+  wire::IbHeader(address).emit(bth, {}, payload_.size(), frame);
+  ASSERT_TRUE(frame.add_segment(payload_));
+  wire::RoceDatagram datagram;
+  ASSERT_TRUE(datagram.make(frame, 4791));
+  std::vector<std::byte> bytes;
+  for (const auto piece : datagram.pieces()) bytes.insert(bytes.end(), piece.begin(), piece.end());
+  EXPECT_FALSE(b_.link().deliver(std::span(bytes).first(3), datagram.path));
+  EXPECT_TRUE(b_.link().deliver(bytes, datagram.path));
+  std::ranges::fill(bytes, std::byte{0});  // the frame has a copy
+  const auto arrived = b_.take();
+  ASSERT_EQ(arrived.size(), 1u);
+  EXPECT_EQ(arrived[0].payload, payload_);
+  EXPECT_EQ(arrived[0].packet.address.source_gid, a_.gid());
+}
+
 TEST_F(RoceLinkTest, HasRoomWhileTheKernelDrainsItsBuffer) {
   EXPECT_GE(a_.link().room(), std::size_t{128} << 10);
 }
