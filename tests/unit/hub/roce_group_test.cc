@@ -65,7 +65,7 @@ TEST_P(RoceGroupTest, APacketGoesToTheMemberOfItsBlock) {
   }
   for (RoceBlock block = 1; block != 4; ++block) {
     for (std::uint8_t round = 0; round != 3; ++round) {
-      EXPECT_EQ(received_at(fds[block - 1u]), packet_to(block, round)) << int(block);
+      ASSERT_EQ(received_at(fds[block - 1u]), packet_to(block, round)) << int(block);
     }
   }
   for (const int fd : fds) EXPECT_TRUE(is_quiet(fd));
