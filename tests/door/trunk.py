@@ -83,7 +83,7 @@ class TrunkTest(unittest.TestCase):
 
     def tearDown(self):
         for process in [*self.started, self.other]:
-            process.kill()
+            process.terminate()  # softhca run passes it to its program
             process.wait()
             if process.stdout:
                 process.stdout.close()
@@ -180,7 +180,7 @@ class TrunkTest(unittest.TestCase):
             if Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip() == "softhca-hub" and self.is_there(pid):
                 os.kill(int(pid), 9)
         eventually(lambda: not self.here.hubs(at_here), "the hub has gone")
-        self.started[0].kill()
+        self.started[0].terminate()
         self.hold(self.there, "--listen", PORT)
         eventually(lambda: self.here.hubs(at_here), "the hubs are joined again")
         program = ["ibv_rc_pingpong", "-d", "mlx5_0", "-g", 3, "-n", 100]
