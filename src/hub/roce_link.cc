@@ -1,6 +1,8 @@
 #include "hub/roce_link.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <system_error>
 #include <utility>
 
 #include "hub/udp_address.h"
@@ -127,8 +129,24 @@ std::size_t RoceLink::receive(std::size_t frames) {
   for (const auto& socket : sockets_) {
     count += socket->receive(*port_, reader_, frames,
                              [this](const wire::Gid& source) { peers_.hear(source); });
+    if (socket->has_complaint()) report(socket->take_complaint());
   }
   return count;
+}
+
+/// A peer that has sent packets before has ended. Its connections show that.
+void RoceLink::report(const RoceSocket::Complaint& complaint) {
+  std::uint64_t held_back = 0;
+  if (peers_.has_heard(complaint.to) || !lines_.allow(clock_(), &held_back)) return;
+  const auto text = text_of(complaint.to);
+  if (complaint.error == ECONNREFUSED) {
+    util::log(util::LogLevel::kWarning,
+              "{} has nothing on UDP port {}: does the other program run with --address if:NAME?",
+              text, wire::kRoceUdpPort);
+  } else {
+    util::log(util::LogLevel::kWarning, "packets to {} do not arrive: {}", text,
+              std::system_category().message(complaint.error));
+  }
 }
 
 bool RoceLink::deliver(std::span<const std::byte> datagram, const wire::DatagramPath& path) {

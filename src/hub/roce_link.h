@@ -3,6 +3,7 @@
 // hop of all these destinations. The kernel finds the real next hops.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -15,6 +16,7 @@
 #include "hub/patience.h"
 #include "hub/roce_peers.h"
 #include "hub/roce_socket.h"
+#include "util/log.h"
 #include "util/time_source.h"
 #include "wire/mac_address.h"
 #include "wire/roce_datagram.h"
@@ -70,6 +72,7 @@ class RoceLink final : public fabric::Receiver {
   bool has_socket(const wire::Gid& address) const;
   void send_train(const wire::Frame& train);
   void send(std::size_t count);
+  void report(const RoceSocket::Complaint& complaint);
 
   std::unique_ptr<fabric::Port> port_;
   const util::TimeSource clock_;
@@ -84,6 +87,7 @@ class RoceLink final : public fabric::Receiver {
   Patience patience_{Patience::kLeast};
   bool has_sent_ = false;  ///< the kernel's buffers may hold packets
   std::uint64_t unfit_ = 0;
+  util::RateLimiter lines_{4, std::chrono::seconds(10)};  ///< of the log
 };
 
 }  // namespace softhca::hub

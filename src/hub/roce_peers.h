@@ -24,6 +24,10 @@ class RocePeers {
   void hear(const wire::Gid& address) {
     if (address != last_) hear_another(address);
   }
+  bool has_heard(const wire::Gid& address) const {
+    const auto& peer = at(address);
+    return peer.address == address && peer.beyond_from == util::Time::min();
+  }
   /// The hub was asked for `address`.
   void ask(const wire::Gid& address, util::Time now);
   /// Whether `address` is beyond the hub, as far as is known.

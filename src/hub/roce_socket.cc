@@ -11,13 +11,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <system_error>
 #include <utility>
 
 #include "hub/udp_address.h"
 #include "os/kept_fd.h"
 #include "os/memory_faults.h"
-#include "util/clock.h"
 #include "wire/ib_header.h"
 
 namespace softhca::hub {
@@ -244,24 +242,10 @@ bool RoceSocket::take_errors() {
       std::memcpy(&error, CMSG_DATA(at), sizeof error);
       if (error.ee_origin == SO_EE_ORIGIN_LOCAL) continue;  // the send has failed
       note_error(static_cast<int>(error.ee_errno));
-      report(to.gid(), static_cast<int>(error.ee_errno));
+      complaint_ = {to.gid(), static_cast<int>(error.ee_errno)};
     }
   }
   return any;
-}
-
-void RoceSocket::report(const wire::Gid& to, int error) {
-  std::uint64_t held_back = 0;
-  if (!lines_.allow(util::monotonic_now(), &held_back)) return;
-  const auto text = text_of(to);
-  if (error == ECONNREFUSED) {
-    util::log(util::LogLevel::kWarning,
-              "{} has nothing on UDP port {}: does the other program run with --address if:NAME?",
-              text, wire::kRoceUdpPort);
-  } else {
-    util::log(util::LogLevel::kWarning, "packets to {} do not arrive: {}", text,
-              std::system_category().message(error));
-  }
 }
 
 std::size_t RoceSocket::room() {

@@ -8,15 +8,14 @@
 #pragma once
 
 #include <array>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "fabric/port.h"
 #include "os/unique_fd.h"
-#include "util/log.h"
 #include "util/result.h"
 #include "wire/gid.h"
 #include "wire/roce_datagram.h"
@@ -104,6 +103,13 @@ class RoceSocket {
   /// Whether the buffer held packets then.
   bool is_draining() const { return queued_ != 0; }
   const Counters& counters() const { return counters_; }
+  /// The last error of a destination that ICMP or the neighbor table has reported.
+  struct Complaint {
+    wire::Gid to;
+    int error = 0;  ///< errno; 0: nothing
+  };
+  bool has_complaint() const { return complaint_.error != 0; }
+  Complaint take_complaint() { return std::exchange(complaint_, {}); }
 
  private:
   /// Datagrams of one call of the kernel.
@@ -124,7 +130,6 @@ class RoceSocket {
   void give_back(std::uint64_t released);
   void note_error(int error);
   bool take_errors();
-  void report(const wire::Gid& to, int error);
 
   os::UniqueFd socket_;
   const wire::Gid address_;
@@ -135,7 +140,7 @@ class RoceSocket {
   std::unique_ptr<Departures> departures_;
   std::uint64_t last_number_ = 0;  ///< of the last frame transmitted
   Counters counters_;
-  util::RateLimiter lines_{4, std::chrono::seconds(10)};  ///< of the log
+  Complaint complaint_;
 };
 
 }  // namespace softhca::hub

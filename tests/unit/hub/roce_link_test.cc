@@ -15,6 +15,7 @@
 #include "fabric/switch.h"
 #include "hub/udp_address.h"
 #include "os/memory_faults.h"
+#include "util/log.h"
 #include "wire/ib_header.h"
 #include "wire/train.h"
 
@@ -230,6 +231,25 @@ TEST_F(RoceLinkTest, AHostWithoutTheServiceIsReported) {
     pollfd quiet{.fd = a_.socket().fd(), .events = POLLIN, .revents = 0};
     EXPECT_EQ(::poll(&quiet, 1, 0), 0);
   }
+}
+
+// At the end of two programs, one is the first to go.
+TEST_F(RoceLinkTest, APeerThatHasEndedIsNoNews) {
+  std::vector<std::string> lines;
+  util::set_log_sink([&](util::LogLevel level, std::string_view line) {
+    if (level == util::LogLevel::kWarning) lines.emplace_back(line);
+  });
+  b_.send(b_.path_to(a_.gid()), payload_);
+  EXPECT_EQ(a_.take().size(), 1u);
+  b_.link().set_addresses({});
+  a_.send(a_.path_to(b_.gid()), payload_);
+  a_.turn();
+  EXPECT_EQ(a_.socket().counters().lost.refused, 1u);
+  EXPECT_THAT(lines, IsEmpty());
+  a_.send(a_.path_to(address_of(88)), payload_);
+  a_.turn();
+  util::set_log_sink(util::write_to_stderr);
+  EXPECT_THAT(lines, ElementsAre(HasSubstr("has nothing on UDP port 4791")));
 }
 
 TEST_F(RoceLinkTest, NothingIsSentWhileAFaultIsPending) {
