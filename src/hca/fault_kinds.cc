@@ -22,8 +22,8 @@ constexpr std::array<FaultKind, 9> kKinds{{
      "the packet meets an empty receive queue: RC answers with an RNR NAK, UC and UD drop it",
      "the peer: RNR_RETRY_EXC_ERR, or endless retries if rnr_retry is 7"},
     {kStallCq, "stall-cq", "", kTakesCq, false, "a CQE is about to be written",
-     "the CQE and those behind it are written when the rule is removed. If more than the CQ's size "
-     "wait, the CQ overruns",
+     "the CQE and those behind it are written when the rule is removed. If more wait than the CQ "
+     "has entries, or 65,536 in the process, the CQ overruns",
      "no completion and no event: a timeout; after an overrun, CQ_ERR and the QPs in ERR"},
     {kLoseInterrupt, "lose-interrupt", "", kTakesCq, false,
      "an EQ is about to raise its interrupt; with cq=, for an event of this CQ",

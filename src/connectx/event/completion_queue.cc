@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cassert>
 #include <utility>
 
@@ -20,6 +21,9 @@ constexpr unsigned kUpdateDword = Record::update_ci.kOffset / sizeof(std::uint32
 constexpr unsigned kArmDword = Record::arm_ci.kOffset / sizeof(std::uint32_t);
 /// A due time in the next turn, before all timed events.
 constexpr util::Time kAtOnce = util::Time::min();
+
+/// CQEs that fault rules hold back in all CQs of the process. Guests choose how many CQs they have.
+std::atomic<std::size_t> held_back = 0;
 
 }  // namespace
 
@@ -47,6 +51,7 @@ CompletionQueue::CompletionQueue(Cqn cqn, Attributes attributes, EventQueues& eq
 CompletionQueue::~CompletionQueue() {
   if (held_until_) moderation_.forget(cqn_, *held_until_);
   if (session_is_held_) moderation_.forget(cqn_, kAtOnce);
+  if (stall_ != nullptr) held_back -= stall_->held.size();
 }
 
 void CompletionQueue::set_moderation(std::uint16_t period, std::uint16_t max_count) {
@@ -203,7 +208,8 @@ bool CompletionQueue::is_stalled() {
 }
 
 bool CompletionQueue::hold_back(std::span<const std::byte> cqe, bool solicited) {
-  if (stall_->held.size() >= std::min<std::size_t>(ring_.size(), kHeldMax)) return overrun();
+  if (stall_->held.size() >= ring_.size() || held_back >= kHeldMax) return overrun();
+  ++held_back;
   auto& held = stall_->held.emplace_back();
   std::ranges::copy(cqe, held.bytes.begin());
   held.size = cqe.size();
@@ -215,6 +221,7 @@ void CompletionQueue::follow_fault_rules() {
   attention_ &= static_cast<std::uint8_t>(~kFaulty);
   if (stall_ != nullptr && !eqs_.faults().holds(stall_->rule)) {
     const auto stall = std::move(stall_);
+    held_back -= stall->held.size();
     for (auto& held : stall->held) {
       const auto cqe = std::span(held.bytes).first(held.size);
       if (held.size == kWideCqeSize) {
@@ -230,7 +237,7 @@ void CompletionQueue::follow_fault_rules() {
 void CompletionQueue::drop_held(Qpn qpn) {
   using AnyCqe = spec::connectx::cqe64_requester;
   if (stall_ == nullptr) return;
-  std::erase_if(stall_->held, [qpn](const Stall::Held& held) {
+  held_back -= std::erase_if(stall_->held, [qpn](const Stall::Held& held) {
     const auto cqe = std::span(held.bytes).first(held.size).last<kCqeSize>();
     return util::View<AnyCqe>(cqe).get(AnyCqe::qpn) == qpn.value();
   });

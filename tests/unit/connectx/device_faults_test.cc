@@ -14,7 +14,6 @@
 #include "spec/connectx/hca.h"
 #include "spec/connectx/init_segment.h"
 #include "spec/connectx/resources.h"
-#include "util/log.h"
 
 namespace softhca::connectx {
 namespace {
@@ -29,10 +28,7 @@ constexpr std::uint64_t kCounter = s::init_segment::health_counter.kOffset;
 
 /// The rules of one device, as a server keeps them.
 struct Rules {
-  explicit Rules(Device& of) : device(of) {
-    util::set_log_level(util::LogLevel::kError);
-    device.faults().set_rules(faults);
-  }
+  explicit Rules(Device& of) : device(of) { device.faults().set_rules(faults); }
   hca::FaultId add(std::string_view text) {
     auto rule = hca::parse_fault(text, fault_names());
     EXPECT_TRUE(rule) << rule.error().message;
@@ -282,6 +278,27 @@ TEST_F(DeviceFaults, AStalledCqOverrunsWhenMoreWaitsThanItHolds) {
   EXPECT_TRUE(complete());
   EXPECT_FALSE(complete());
   EXPECT_TRUE(host.device.driver().completion_queues().find(Cqn(cqn))->failed());
+}
+
+TEST_F(DeviceFaults, AllCqsTogetherHoldBackALimitedNumberOfCqes) {
+  constexpr unsigned kHeldMax = 1 << 16;
+  const auto fill = [&] {
+    make_cq(15);
+    unsigned held = 0;
+    while (held != 1u << 15 && complete()) ++held;
+    return held;
+  };
+  const auto rule = rules.add("do=stall-cq");
+  EXPECT_EQ(fill(), kHeldMax / 2);
+  const auto first = cqn;
+  EXPECT_EQ(fill(), kHeldMax / 2);
+  EXPECT_EQ(fill(), 0u);
+  EXPECT_TRUE(host.device.driver().completion_queues().find(Cqn(cqn))->failed());
+  host.device.driver().completion_queues().destroy(Cqn(first));
+  EXPECT_EQ(fill(), kHeldMax / 2) << "a CQ that goes makes room";
+  rules.remove(rule);
+  rules.add("do=stall-cq");
+  EXPECT_EQ(fill(), kHeldMax / 2) << "so do CQs that go on";
 }
 
 TEST_F(DeviceFaults, ANewCqFollowsTheRulesThatExist) {
