@@ -330,6 +330,7 @@ class SendQueueFaults : public EthernetSend {
 TEST_F(SendQueueFaults, AStalledSqGoesOnWhenTheRuleIsRemoved) {
   post();
   expect_completion(0);
+  rules.add("function=another,do=stall-send");  // stays
   const auto rule = rules.add("qp=" + std::to_string(sqn) + ",opcode=SEND,nth=2,do=stall-send");
   post();
   expect_completion(1);
