@@ -93,10 +93,11 @@ Variables read_variables(const Get& get) {
 }
 
 std::vector<std::string> mistyped_names(const char* const* environment) {
-  const std::vector<std::string> names = {"SOFTHCA_ACCEL",   "SOFTHCA_ADDRESS", "SOFTHCA_CONTROL",
-                                          "SOFTHCA_DEVICES", "SOFTHCA_DOOR",    "SOFTHCA_DOORBELLS",
-                                          "SOFTHCA_LIBRARY", "SOFTHCA_LOG",     "SOFTHCA_LOSS",
-                                          "SOFTHCA_MEMLOCK", "SOFTHCA_MIRROR",  "SOFTHCA_QEMU"};
+  const std::vector<std::string> names = {
+      "SOFTHCA_ACCEL",   "SOFTHCA_ADDRESS",   "SOFTHCA_CONTROL",    "SOFTHCA_DEVICES",
+      "SOFTHCA_DOOR",    "SOFTHCA_DOORBELLS", "SOFTHCA_FABRIC_KEY", "SOFTHCA_FAULTS",
+      "SOFTHCA_LIBRARY", "SOFTHCA_LOG",       "SOFTHCA_LOSS",       "SOFTHCA_MEMLOCK",
+      "SOFTHCA_MIRROR",  "SOFTHCA_QEMU"};
   std::vector<std::string> lines;
   for (auto at = environment; at != nullptr && *at != nullptr; ++at) {
     const std::string_view variable(*at);

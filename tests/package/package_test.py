@@ -193,7 +193,7 @@ class PagesTest(unittest.TestCase):
     def test_bash_completes_commands_options_and_models(self):
         self.assertEqual(set(self.complete("")) & {"run", "env", "serve"}, {"run", "env", "serve"})
         self.assertEqual(self.complete("ru"), ["run"])
-        self.assertEqual(self.complete("run", "--fa"), ["--fabric"])
+        self.assertEqual(self.complete("run", "--fab"), ["--fabric"])
         self.assertEqual(self.complete("serve", "--device", "js") + self.complete("serve", "--device", "ji"),
                          ["jingzhao"])
         self.assertIn("ls", self.complete("run", "--", "ls"))

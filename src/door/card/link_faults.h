@@ -18,10 +18,10 @@ namespace softhca::door {
 class LinkFaults {
  public:
   struct Options {
-    std::string name;          ///< of the device, as rules call it
-    unsigned number = 0;       ///< on the hub: each device of a run loses different frames
+    std::string name;     ///< of the device, as rules call it
+    unsigned number = 0;  ///< on the hub: each device of a run loses different frames
     FrameLoss loss = {};
-    std::string rules = {};    ///< the file of the run's rules; empty: none
+    std::string rules = {};  ///< the file of the run's rules; empty: none
     util::TimeSource clock = util::monotonic_now;
   };
   /// For the link of `below`, which must outlive it. Null: no rule can come.
