@@ -32,7 +32,7 @@ LONG_TESTS = ^tidy$$|^neighbours\.|^soak\.|RcSoak|ImpairedWire
 CLANG_TIDY = clang-tidy-19 --quiet --extra-arg=-Wno-unknown-warning-option
 
 .DEFAULT_GOAL := build
-.PHONY: deps configure build softhca deb check test test-times test-unit test-guest test-long boots nightly sanitize sanitized mutants mutants-random soak pyverbs pyverbs-host pyverbs-debian oracle door-kills distributions kernel-users soft-roce perftest examples dpdk verbs-soak demo bench fuzz coverage model docs site format format-check tidy clean help
+.PHONY: deps configure build softhca deb check test test-times test-unit test-guest test-long boots nightly sanitize sanitized mutants mutants-random soak pyverbs pyverbs-host pyverbs-debian oracle door-kills distributions kernel-users soft-roce soft-roce-host perftest examples dpdk verbs-soak demo bench fuzz coverage model docs site format format-check tidy clean help
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -139,6 +139,9 @@ soft-roce: softhca ## our RoCE and rdma_rxe on a device of ours, in two guests, 
 	@rm -rf $(BUILD)/soft_roce && mkdir -p $(BUILD)/soft_roce && cp tests/guest/*.sh tests/guest/unreliable.py $(BUILD)/soft_roce
 	@SOFTHCA=$(BUILD)/softhca guest/run --no-addresses --timeout 1800 --kernel $(KERNEL) --guests 2 --device connectx \
 	  $(if $(LOSS),--server-arg=--loss=$(LOSS)) --share $(BUILD)/soft_roce -- 'bash /share/soft_roce.sh $(if $(LOSS),loss)'
+
+soft-roce-host: softhca ## programs of softhca run on this host with a guest's RoCE and rdma_rxe, by UDP and a TAP (root, KERNEL)
+	@tests/guest/host_network $(BUILD)/softhca $(KERNEL)
 
 perftest: softhca ## all programs of perftest in a guest, with all transports and options (KERNEL, ONLY=word)
 	@rm -rf $(BUILD)/perftest && mkdir -p $(BUILD)/perftest && cp tests/guest/*.sh $(BUILD)/perftest
