@@ -9,7 +9,7 @@
 
 #include "door/card/addresses.h"
 #include "door/tree/tree.h"
-#include "hub/udp_address.h"
+#include "hub/roce_link.h"
 #include "util/clock.h"
 #include "util/log.h"
 
@@ -121,34 +121,11 @@ util::Result<void> Card::set_up() {
   counters_ =
       std::make_unique<RunCounters>(options_.directory, fmt::format("mlx5_{}", options_.number));
   tell_neighbours();
-  if (names_interface(options_.address)) reach_machines();
+  if (names_interface(options_.address)) {
+    machines_.reach(switch_, mac(), addresses_, fmt::format("mlx5_{}", options_.number),
+                    options_.address, options_.clock);
+  }
   return {};
-}
-
-void Card::reach_machines() {
-  if (!addresses_.follows_host()) {
-    util::log(util::LogLevel::kWarning,
-              "mlx5_{}: another device of this network has the addresses of {}: this one does not "
-              "reach other machines",
-              options_.number, options_.address);
-    return;
-  }
-  roce_ = std::make_unique<hub::RoceLink>(switch_.create_port("sockets"), mac(), options_.clock);
-  if (open_sockets() != 0) return;
-  util::log(util::LogLevel::kWarning, "mlx5_{}: {} has no address that other machines could reach",
-            options_.number, options_.address);
-}
-
-/// Returns the number of addresses that other machines may use: those of a process's number are
-/// only the hub's.
-std::size_t Card::open_sockets() {
-  if (roce_ == nullptr) return 0;
-  std::vector<driver::Gid> all;
-  for (const auto& gid : addresses_.all()) {
-    if (!is_process(gid)) all.push_back(gid);
-  }
-  roce_->set_addresses(all);
-  return all.size();
 }
 
 void Card::progress_device() {
@@ -172,8 +149,7 @@ util::Time Card::run_as_far_as_there_is_room(util::Time now) {
   constexpr auto kWork = pcie::Function::kRunWork;
   if (hurries_) return model_->run(now);
   const auto most = static_cast<std::size_t>(kWork / connectx::Device::kPacketWork) * kPacketRoom;
-  auto room = std::min(link_->room(most), most);
-  if (roce_ != nullptr) room = std::min(room, roce_->room());
+  const auto room = std::min({link_->room(most), most, machines_.room()});
   const auto packets = static_cast<std::int64_t>(room / kPacketRoom);
   if (packets == 0) {
     model_->run_commands(now);
@@ -204,7 +180,7 @@ bool Card::find_mac(const driver::Gid& to, driver::Mac& its) const {
   const auto known = neighbours_->find(to);
   if (known) {
     its = *known;
-  } else if (find_route(to)) {
+  } else if (machines_.find_route(to)) {
     its = hub::RoceLink::mac();
   } else {
     return false;
@@ -213,13 +189,8 @@ bool Card::find_mac(const driver::Gid& to, driver::Mac& its) const {
 }
 
 /// Stations of the hub come first, since frames reach them without the kernel.
-std::optional<hub::UdpRoute> Card::find_route(const driver::Gid& to) const {
-  if (roce_ == nullptr || is_process(to) || is_of_run(options_.directory, to)) return std::nullopt;
-  return roce_->find(to);
-}
-
 unsigned Card::mtu_to(const driver::Gid& to) const {
-  const auto route = neighbours_->find(to) ? std::nullopt : find_route(to);
+  const auto route = neighbours_->find(to) ? std::nullopt : machines_.find_route(to);
   return route ? route->mtu : 0;
 }
 
@@ -237,17 +208,17 @@ bool Card::find_present(const driver::Gid& to, driver::Mac& its) const {
 
 void Card::ask(const driver::Gid& to) {
   neighbours_->ask(to);
-  if (roce_ != nullptr) roce_->ask(to);
+  machines_.ask(to);
 }
 
 std::size_t Card::receive() {
   const auto frames = link_->receive(kFrames);
-  return roce_ == nullptr ? frames : frames + roce_->receive(kFrames);
+  return frames + machines_.receive(kFrames);
 }
 
 void Card::look_after_links() {
   link_->free_idle_pages();
-  if (roce_ != nullptr) roce_->announce();
+  machines_.announce();
 }
 
 /// As the kernel (core/roce_gid_mgmt.c, cache.c): a removed address leaves its entries empty, and a
@@ -255,7 +226,7 @@ void Card::look_after_links() {
 unsigned Card::follow_host() {
   interface_mtu_ = options_.read_mtu(interface_index(addresses_));
   const bool has_changed = addresses_.refresh();
-  (void)open_sockets();  // again if one could not be opened before
+  (void)machines_.follow(addresses_);  // again if one could not be opened before
   if (!has_changed) return 0;
   unsigned changes = 0;
   const auto set = [&](std::size_t at, const std::optional<uverbs::GidEntry>& entry) {
@@ -282,19 +253,6 @@ unsigned Card::follow_host() {
   return changes;
 }
 
-void Card::inspect(util::Inspection& out) const {
-  if (roce_ == nullptr) return;
-  for (const auto& socket : roce_->sockets()) {
-    out.part(fmt::format("udp {}", hub::text_of(socket->address())), [&](util::InspectNode& node) {
-      const auto& counters = socket->counters();
-      node.add("sent", counters.sent);
-      node.add("received", counters.received);
-      counters.lost.for_each(
-          [&](std::string_view name, std::uint64_t count) { node.add(name, count); });
-    });
-  }
-}
-
 void Card::publish_counters() {
   if (const auto now = uverbs::read_counters(*device_); now) counters_->add(*now);
 }
@@ -311,7 +269,7 @@ bool Card::see_hub_go() {
 
 void Card::leave_to_parent() {
   link_->leave_to_parent();
-  if (roce_ != nullptr) roce_->leave_to_parent();
+  machines_.leave_to_parent();
   addresses_.leave();
 }
 

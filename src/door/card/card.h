@@ -12,6 +12,7 @@
 #include "door/card/frame_loss.h"
 #include "door/card/host_addresses.h"
 #include "door/card/link_faults.h"
+#include "door/card/machines.h"
 #include "door/card/on_demand_memory.h"
 #include "door/card/own_address.h"
 #include "door/card/run_counters.h"
@@ -19,10 +20,8 @@
 #include "driver/in_process_host.h"
 #include "fabric/switch.h"
 #include "hub/neighbours.h"
-#include "hub/roce_link.h"
 #include "hub/uplink.h"
 #include "util/clock.h"
-#include "util/inspection.h"
 #include "util/result.h"
 #include "util/time_source.h"
 #include "uverbs/device.h"
@@ -77,12 +76,8 @@ class Card {
   bool is_quiet(util::Time now) const { return next_ > now && !switch_.has_work(); }
   /// The eventfd that the hub signals.
   int wake() const { return link_->wake(); }
-  /// Calls `visit` with each descriptor that becomes readable when frames of other machines come.
-  template <class Visit>
-  void for_each_socket(Visit&& visit) const {
-    if (roce_ == nullptr) return;
-    for (const auto& socket : roce_->sockets()) visit(socket->fd());
-  }
+  /// The device's way to other machines.
+  const Machines& machines() const { return machines_; }
 
   /// The MAC of its own address, or of one in its neighbor table. False: it knows none.
   bool find_mac(const driver::Gid& to, driver::Mac& mac) const;
@@ -91,10 +86,6 @@ class Card {
   void ask(const driver::Gid& to);
   /// The MTU in bytes of the path to an address on another machine; 0: it is none, or not known.
   unsigned mtu_to(const driver::Gid& to) const;
-  /// Whether the device reaches other machines at all.
-  bool has_sockets() const { return roce_ != nullptr && !roce_->sockets().empty(); }
-  /// Shows packets and losses of the sockets to other machines.
-  void inspect(util::Inspection& out) const;
   /// Readable when follow_host() may have something to do; -1: never.
   int host_changes() const { return addresses_.changes(); }
   /// Updates the GID table and the MTU from the interface that gives the addresses. Returns the
@@ -115,15 +106,12 @@ class Card {
   void leave_to_parent();
 
  private:
-  explicit Card(Options options) : options_(std::move(options)) {}
+  explicit Card(Options options) : options_(std::move(options)), machines_(options_.directory) {}
   util::Result<void> join();
   util::Result<void> set_up();
   void progress_device();
   util::Time run_as_far_as_there_is_room(util::Time now);
   void tell_neighbours();
-  void reach_machines();
-  std::size_t open_sockets();
-  std::optional<hub::UdpRoute> find_route(const driver::Gid& to) const;
   driver::Mac mac() const;
 
   const Options options_;
@@ -135,7 +123,7 @@ class Card {
   std::unique_ptr<hub::Neighbours> neighbours_;
   std::unique_ptr<FaultPort> fault_port_;
   std::unique_ptr<hub::Uplink> link_;
-  std::unique_ptr<hub::RoceLink> roce_;  ///< null: the addresses are no host interface's
+  Machines machines_;
   OnDemandMemory on_demand_;
   std::unique_ptr<connectx::Device> model_;
   std::unique_ptr<driver::InProcessHost> host_;

@@ -84,7 +84,7 @@ bool Cards::find_present(const driver::Gid& to, driver::Mac& mac) const {
 
 void Cards::look_at_stranger(const driver::Gid& to) {
   bool has_sockets = false;
-  for_each([&](const Card& card) { has_sockets = has_sockets || card.has_sockets(); });
+  for_each([&](const Card& card) { has_sockets = has_sockets || card.machines().any(); });
   foreign_addresses_.look_at(to, has_sockets);
 }
 

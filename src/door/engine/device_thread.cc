@@ -212,7 +212,7 @@ void DeviceThread::collect_wakes() {
   eventfds_ = wakes_.size();
   // A program that polls takes the packets itself.
   if (!policy_.program_polls()) {
-    devices_.cards().for_each([&](const Card& card) { card.for_each_socket(add); });
+    devices_.cards().for_each([&](const Card& card) { card.machines().for_each_socket(add); });
   }
   sockets_end_ = wakes_.size();
   devices_.cards().for_each([&](const Card& card) { add(card.host_changes()); });

@@ -63,12 +63,12 @@ std::string Questions::answer_to(const ControlPoint::Question& question) {
         if (question.function.empty()) {
           out.group(model.name(), [&] {
             model.inspect(out);
-            card.inspect(out);
+            card.machines().inspect(out);
           });
         } else if (question.function == model.name()) {
           known = true;
           model.inspect(out);
-          card.inspect(out);
+          card.machines().inspect(out);
         }
       });
       known = devices_.channels().inspect(question.function, out) || known;
