@@ -46,7 +46,7 @@ void Sessions::handle_hello(const Address& from, const Head& head,
     ++counters_.refused_key;
     return refuse(from, hello->nonce, Refusal::kKey);
   }
-  if (const auto why = why_refused(head, *hello)) {
+  if (const auto why = why_refused(from, head, *hello)) {
     ++counters_.refused;
     return refuse(from, hello->nonce, *why);
   }
@@ -59,10 +59,11 @@ void Sessions::handle_hello(const Address& from, const Head& head,
   out_.send(from, draft_.seal(identity_.hello_key));
 }
 
-std::optional<Refusal> Sessions::why_refused(const Head& head, const Hello& hello) const {
+std::optional<Refusal> Sessions::why_refused(const Address& from, const Head& head,
+                                             const Hello& hello) const {
   if (head.sender == identity_.id) return Refusal::kSelf;
   if (head.fabric != identity_.fabric) return Refusal::kFabric;
-  if ((hello.blocks & own_blocks()).any()) return Refusal::kNumbers;
+  if ((hello.blocks & blocks_of_others(head.sender, from)).any()) return Refusal::kNumbers;
   const auto is_there = [&](const auto& one) {
     return one != nullptr && one->ends().peer == head.sender;
   };
@@ -137,7 +138,8 @@ void Sessions::take_welcome(Attempt& attempt, const Head& head,
                             std::span<const std::byte> datagram) {
   const auto begun = attempt.joiner.take_welcome(head, datagram);
   if (!begun) return;
-  if ((begun->blocks & own_blocks()).any()) return note_refusal(attempt, Refusal::kNumbers);
+  const auto taken = blocks_of_others(begun->peer, attempt.target.address);
+  if ((begun->blocks & taken).any()) return note_refusal(attempt, Refusal::kNumbers);
   attempt.refused.reset();
   attempt.pause = {};
   open(make_session(begun->peer, attempt.target.address, true, begun->keys));

@@ -80,7 +80,7 @@ void Sessions::handle_session(const Address& from, const Head& head,
       });
   if (session->is_over()) return close(peer);
   if (!changed) return;
-  if ((blocks_of(session->members()) & own_blocks()).any()) {
+  if ((blocks_of(session->members()) & blocks_of_others(head.sender, from)).any()) {
     util::log(util::LogLevel::kWarning, "trunk: {}: {}", to_text(from),
               to_words(Refusal::kNumbers));
     session->say_goodbye();
@@ -200,6 +200,18 @@ bool Sessions::has_session_with(const Address& address) const {
 }
 
 Blocks Sessions::own_blocks() const { return blocks_of(own_); }
+
+/// Blocks that `hub` must not have: those of this hub and of all others. A hub that was at the same
+/// address before is no other.
+Blocks Sessions::blocks_of_others(std::uint64_t hub, const Address& at) const {
+  auto blocks = own_blocks();
+  for (const auto& session : peers_) {
+    if (session == nullptr || session->ends().peer == hub || session->ends().address == at)
+      continue;
+    blocks |= blocks_of(session->members());
+  }
+  return blocks;
+}
 
 void Sessions::inspect(util::InspectNode& node) const {
   for (std::size_t peer = 0; peer != peers_.size(); ++peer) {

@@ -106,11 +106,13 @@ class Sessions {
   void close(std::size_t peer);
   bool has_session_with(const Address& address) const;
   Blocks own_blocks() const;
+  Blocks blocks_of_others(std::uint64_t hub, const Address& at) const;
   std::unique_ptr<Session> make_session(std::uint64_t hub, const Address& at, bool is_joiner,
                                         const Session::Keys& keys);
   // beginnings.cc
   void handle_hello(const Address& from, const Head& head, std::span<const std::byte> datagram);
-  std::optional<Refusal> why_refused(const Head& head, const Hello& hello) const;
+  std::optional<Refusal> why_refused(const Address& from, const Head& head,
+                                     const Hello& hello) const;
   void welcome(const Address& from, const Head& head, const Hello& hello);
   void refuse(const Address& to, const Nonce& nonce, Refusal why);
   void handle_answer(const Address& from, const Head& head, std::span<const std::byte> datagram);

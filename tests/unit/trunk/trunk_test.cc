@@ -309,6 +309,33 @@ TEST_F(TrunkTest, HubsThatComeToHaveTheSameNumbersPart) {
   EXPECT_EQ(listener.count(), 0u);
 }
 
+TEST_F(JoinedTest, AHubWithTheNumbersOfAThirdIsRefused) {
+  auto& joiner = start(3);
+  joiner.add_process(kThere + 1);
+  auto& both = start(4, {2, 3});
+  run(1s);
+  EXPECT_EQ(both.count(), 1u);
+  EXPECT_EQ(both.members.size(), 1u);
+  EXPECT_THAT(both.sessions().refusal(), HasSubstr("same addresses 198.18.x.0/24"));
+  auto& late = start(5, {1});
+  late.add_process(kThere + 2);
+  run(1s);
+  EXPECT_EQ(late.count(), 0u);
+  EXPECT_THAT(here.members, ElementsAre(kThere));
+}
+
+TEST_F(JoinedTest, AHubThatAnnouncesTheNumbersOfAThirdIsLeft) {
+  auto& third = start(3, {1});
+  run(1s);
+  ASSERT_EQ(here.count(), 2u);
+  third.add_process(kThere);
+  deliver();
+  EXPECT_EQ(here.count(), 1u);
+  EXPECT_EQ(third.count(), 0u);
+  EXPECT_EQ(there.count(), 1u);
+  EXPECT_THAT(here.members, ElementsAre(kThere));
+}
+
 // Frames -----------------------------------------------------------------------------------------
 
 TEST_F(JoinedTest, AFrameGoesToTheHubOfItsDestination) {
