@@ -420,6 +420,17 @@ TEST_F(JoinedTest, APathThatShrinksIsMeasuredAgain) {
   EXPECT_EQ(there.session().datagram_size(), 1472u);
 }
 
+TEST_F(JoinedTest, APathThatShrinksUnderTrafficIsMeasuredAgain) {
+  network.mtu = 1472;
+  for (int i = 0; i != 200; ++i) {
+    here.send(mac_of_process(kThere), mac_of_process(kHere), "request");
+    there.send(mac_of_process(kHere), mac_of_process(kThere), "answer");
+    run(100ms);
+  }
+  EXPECT_EQ(here.session().datagram_size(), 1472u);
+  EXPECT_EQ(there.session().datagram_size(), 1472u);
+}
+
 TEST_F(JoinedTest, AFrameThatIsLongerThanAnyIsDropped) {
   const std::string text(Reassembly::kFrameMax, 'x');
   here.send(mac_of_process(kThere), mac_of_process(kHere), text);
