@@ -22,14 +22,16 @@ class Flight {
   static constexpr std::uint64_t kMost = 2 * kWindow;
   /// Each datagram counts as at least this: the kernel's memory for it is not proportional.
   static constexpr std::size_t kCostMin = 1024;
-  /// Without an acknowledgement for so long, what is under way counts as lost.
+  /// If senders wait and no acknowledgement comes for so long, what is under way counts as lost.
   static constexpr util::Duration kLost = std::chrono::milliseconds(100);
 
   static std::uint64_t cost_of(std::size_t size) { return std::max(size, kCostMin); }
 
   void note_sent(std::uint64_t sequence, std::size_t size, util::Time now) {
-    if (bytes() == 0) progress_ = now;
+    const bool was_blocked = is_blocked();
     total_ += cost_of(size);
+    // Until now no acknowledgement was due: a receiver may hold it back for long.
+    if (!was_blocked && is_blocked()) progress_ = now;
     totals_[sequence % totals_.size()] = total_;
     last_sent_ = sequence;
   }
@@ -43,7 +45,7 @@ class Flight {
   std::uint64_t bytes() const { return total_ - acknowledged_; }
   /// Whether a station must wait before it sends more.
   bool must_wait(const util::TimeSource& clock) {
-    if (kWindow - std::min(kWindow, bytes()) < kEnough) give_up(clock());
+    if (is_blocked()) give_up(clock());
     const auto room = kWindow - std::min(kWindow, bytes());
     return patience_.room(room, acknowledged_, kEnough, clock) == 0;
   }
@@ -53,6 +55,7 @@ class Flight {
   }
 
  private:
+  bool is_blocked() const { return kWindow - std::min(kWindow, bytes()) < kEnough; }
   void give_up(util::Time now) {
     if (now - progress_ < kLost) return;
     acknowledged_ = total_;
@@ -66,7 +69,7 @@ class Flight {
   std::uint64_t acknowledged_ = 0;
   std::uint64_t last_sent_ = 0;
   std::uint64_t last_acknowledged_ = 0;
-  util::Time progress_{};
+  util::Time progress_{};  ///< when the window became blocked, or the last acknowledgement came
   hub::Patience patience_{hub::Patience::kLeast};
 };
 

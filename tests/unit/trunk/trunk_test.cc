@@ -555,6 +555,20 @@ TEST_F(RoomTest, AHubThatDoesNotAcknowledgeIsWaitedForBriefly) {
   EXPECT_FALSE(here.trunk().must_wait(frame_.head()));
 }
 
+// A few datagrams are not acknowledged before more come, or the next second.
+TEST_F(RoomTest, TheTimeOfAnAcknowledgementBeginsWhenTheWindowIsFull) {
+  here.send_raw(frame_);
+  settle();
+  network.now += 500ms;
+  fill();
+  EXPECT_TRUE(here.trunk().must_wait(frame_.head()));
+  network.now += 90ms;
+  EXPECT_TRUE(here.trunk().must_wait(frame_.head()));
+  EXPECT_GE(here.session().bytes_under_way(), Flight::kEnough);
+  network.now += 20ms;
+  EXPECT_FALSE(here.trunk().must_wait(frame_.head()));
+}
+
 TEST_F(RoomTest, MulticastBeyondTheLimitIsDropped) {
   const auto all = fabric::frame_of(kBroadcast, mac_of_process(kHere), text_);
   for (int i = 0; i != 1000; ++i) here.send_raw(all);
