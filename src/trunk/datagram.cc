@@ -69,6 +69,8 @@ void Draft::start(const Head& head) {
   size_ = kHeadSize;
 }
 
+void Draft::set_ack(std::uint64_t ack) { util::store_be64(bytes_.data() + kAckAt, ack); }
+
 std::span<std::byte> Draft::extend(std::size_t size) {
   assert(size_ + size + kTagSize <= kDatagramMax);
   const std::span room(bytes_.data() + size_, size);

@@ -95,6 +95,8 @@ class Draft {
  public:
   void start(const Head& head);
   void clear() { size_ = 0; }
+  /// Changes the head's ack.
+  void set_ack(std::uint64_t ack);
   /// Appends `size` bytes of the body, for the caller to fill. @pre they fit into kDatagramMax
   std::span<std::byte> extend(std::size_t size);
   void put(std::span<const std::byte> bytes);

@@ -102,11 +102,11 @@ void Session::start(Draft& draft, Kind kind) {
                .from_joiner = ends_.is_joiner,
                .fabric = ends_.fabric,
                .sender = ends_.own,
-               .sequence = ++sequence_,
-               .ack = received_.highest()});
+               .sequence = ++sequence_});
 }
 
 void Session::finish(Draft& draft) {
+  draft.set_ack(received_.highest());  // datagrams may have come since start()
   const auto datagram = draft.seal(keys_.out);
   flight_.note_sent(sequence_, datagram.size(), clock_());
   unacknowledged_ = 0;

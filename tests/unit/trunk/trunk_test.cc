@@ -569,6 +569,21 @@ TEST_F(RoomTest, TheTimeOfAnAcknowledgementBeginsWhenTheWindowIsFull) {
   EXPECT_FALSE(here.trunk().must_wait(frame_.head()));
 }
 
+TEST_F(RoomTest, FramesThatAreCollectedAcknowledgeWhatCameMeanwhile) {
+  here.send_raw(fabric::frame_of(mac_of_process(kThere), mac_of_process(kHere), "collected"));
+  there.send(mac_of_process(kHere), mac_of_process(kThere), "meanwhile");
+  there.trunk().settle();
+  ASSERT_EQ(network.packets.size(), 1u);
+  const auto meanwhile = network.packets.front();
+  network.packets.clear();
+  here.take(meanwhile);
+  here.trunk().settle();
+  ASSERT_EQ(network.packets.size(), 1u);
+  const auto sent = network.packets.front();
+  EXPECT_EQ(sent.kind(), Kind::kFrames);
+  EXPECT_EQ(parse_head(sent.bytes).value().ack, parse_head(meanwhile.bytes).value().sequence);
+}
+
 TEST_F(RoomTest, MulticastBeyondTheLimitIsDropped) {
   const auto all = fabric::frame_of(kBroadcast, mac_of_process(kHere), text_);
   for (int i = 0; i != 1000; ++i) here.send_raw(all);
