@@ -156,6 +156,7 @@ util::Time Sessions::next() const {
   for (const auto& attempt : attempts_) {
     if (!has_session_with(attempt.target.address)) next = std::min(next, attempt.next);
   }
+  if (!pending_.empty()) next = std::min(next, pending_.front().until);  // the oldest
   return next;
 }
 

@@ -165,6 +165,21 @@ TEST_F(TrunkTest, APendingSessionIsForgotten) {
   EXPECT_EQ(joiner.count(), 1u);
 }
 
+TEST_F(TrunkTest, AHubThatOnlyListensForgetsAPendingSessionInTime) {
+  auto& listener = start(2);
+  auto& joiner = start(1, {2});
+  network.loses = [](const Packet& packet) { return packet.kind() == Kind::kWelcome; };
+  run(20ms);
+  ASSERT_EQ(listener.sessions().pending(), 1u);
+  kill(joiner);
+  const auto next = listener.sessions().next();
+  ASSERT_LE(next, network.now + Sessions::kPendingLife);
+  network.now = next;
+  listener.sessions().tick();
+  EXPECT_EQ(listener.sessions().pending(), 0u);
+  EXPECT_EQ(listener.sessions().next(), util::kNever);
+}
+
 TEST_F(TrunkTest, ARecordedBeginningStartsNothing) {
   auto& listener = start(2);
   start(1, {2});
