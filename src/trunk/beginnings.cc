@@ -102,7 +102,7 @@ void Sessions::welcome(const Address& from, const Head& head, const Hello& hello
     pending_.push_back({.joiner = hello.nonce,
                         .until = clock_() + kPendingLife,
                         .welcome = {datagram.begin(), datagram.end()},
-                        .session = make_session(head.sender, from, false, keys)});
+                        .session = make_session(head.sender, from, false, keys, hello.blocks)});
     at = pending_.end() - 1;
   }
   out_.send(from, at->welcome);
@@ -142,7 +142,7 @@ void Sessions::take_welcome(Attempt& attempt, const Head& head,
   if ((begun->blocks & taken).any()) return note_refusal(attempt, Refusal::kNumbers);
   attempt.refused.reset();
   attempt.pause = {};
-  open(make_session(begun->peer, attempt.target.address, true, begun->keys));
+  open(make_session(begun->peer, attempt.target.address, true, begun->keys, begun->blocks));
 }
 
 void Sessions::note_refusal(Attempt& attempt, Refusal why) {

@@ -8,14 +8,19 @@
 
 namespace softhca::trunk {
 
-Session::Session(const Ends& ends, const Keys& keys, Out& out, const util::TimeSource& clock)
+Session::Session(const Ends& ends, const Keys& keys, const Blocks& blocks, Out& out,
+                 const util::TimeSource& clock)
     : ends_(ends),
       keys_(keys),
       out_(out),
       clock_(clock),
       mtu_(clock()),
       heard_(clock()),
-      next_members_(clock()) {}
+      next_members_(clock()) {
+  for (unsigned block = 0; block != blocks.size(); ++block) {
+    if (blocks[block]) members_[block];
+  }
+}
 
 bool Session::accept(const Head& head, std::span<const std::byte> datagram) {
   if (!received_.is_new(head.sequence)) {

@@ -1,8 +1,8 @@
 // A session with one hub: frames, the hub's processes, and whether it lives. Its time is the
 // caller's: it has no socket and no thread.
 //
-// A session ends with kGoodbye, or when no kMembers has come for kSilence. A new one begins with new
-// keys, so nothing of an earlier session is valid in it.
+// A session ends with kGoodbye, or when no kMembers has come for kSilence. A new one begins with
+// new keys, so nothing of an earlier session is valid in it.
 #pragma once
 
 #include <array>
@@ -53,8 +53,9 @@ class Session {
   };
   using Take = std::function<void(std::span<const std::byte> frame)>;
 
-  /// `out` and `clock` must outlive it.
-  Session(const Ends& ends, const Keys& keys, Out& out, const util::TimeSource& clock);
+  /// `blocks`: of the other hub, as it began. `out` and `clock` must outlive it.
+  Session(const Ends& ends, const Keys& keys, const Blocks& blocks, Out& out,
+          const util::TimeSource& clock);
 
   /// Whether an arriving datagram is of this session, and came for the first time.
   bool accept(const Head& head, std::span<const std::byte> datagram);

@@ -60,6 +60,8 @@ Session* Sessions::session_of(const Address& from, const Head& head,
     if (!is_its(*pending.session) || !pending.session->accept(head, datagram)) continue;
     auto session = std::move(pending.session);
     std::erase_if(pending_, [](const Pending& one) { return one.session == nullptr; });
+    // Numbers may have been given since the kWelcome.
+    if (leave_if_taken(*session)) return nullptr;
     peer = open(std::move(session));
     return find(peer);
   }
@@ -80,23 +82,30 @@ void Sessions::handle_session(const Address& from, const Head& head,
       });
   if (session->is_over()) return close(peer);
   if (!changed) return;
-  if ((blocks_of(session->members()) & blocks_of_others(head.sender, from)).any()) {
-    util::log(util::LogLevel::kWarning, "trunk: {}: {}", to_text(from),
-              to_words(Refusal::kNumbers));
-    session->say_goodbye();
-    return close(peer);
-  }
+  if (leave_if_taken(*session)) return close(peer);
   if (events_.change) events_.change(peer);
 }
 
+/// Says goodbye to a hub that has numbers of another one. False: it has none.
+bool Sessions::leave_if_taken(Session& session) {
+  const auto& ends = session.ends();
+  const auto taken = blocks_of_others(ends.peer, ends.address);
+  if ((blocks_of(session.members()) & taken).none()) return false;
+  util::log(util::LogLevel::kWarning, "trunk: {}: {}", to_text(ends.address),
+            to_words(Refusal::kNumbers));
+  session.say_goodbye();
+  return true;
+}
+
 std::unique_ptr<Session> Sessions::make_session(std::uint64_t hub, const Address& at,
-                                                bool is_joiner, const Session::Keys& keys) {
+                                                bool is_joiner, const Session::Keys& keys,
+                                                const Blocks& blocks) {
   return std::make_unique<Session>(Session::Ends{.fabric = identity_.fabric,
                                                  .own = identity_.id,
                                                  .peer = hub,
                                                  .address = at,
                                                  .is_joiner = is_joiner},
-                                   keys, out_, clock_);
+                                   keys, blocks, out_, clock_);
 }
 
 /// Replaces an earlier session of the same two ends, and those of a hub that was at this address

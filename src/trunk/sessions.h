@@ -105,10 +105,11 @@ class Sessions {
   std::size_t open(std::unique_ptr<Session> session);
   void close(std::size_t peer);
   bool has_session_with(const Address& address) const;
+  bool leave_if_taken(Session& session);
   Blocks own_blocks() const;
   Blocks blocks_of_others(std::uint64_t hub, const Address& at) const;
   std::unique_ptr<Session> make_session(std::uint64_t hub, const Address& at, bool is_joiner,
-                                        const Session::Keys& keys);
+                                        const Session::Keys& keys, const Blocks& blocks);
   // beginnings.cc
   void handle_hello(const Address& from, const Head& head, std::span<const std::byte> datagram);
   std::optional<Refusal> why_refused(const Address& from, const Head& head,

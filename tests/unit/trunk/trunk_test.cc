@@ -324,6 +324,45 @@ TEST_F(TrunkTest, HubsThatComeToHaveTheSameNumbersPart) {
   EXPECT_EQ(listener.count(), 0u);
 }
 
+class BlocksTest : public TrunkTest {
+ protected:
+  BlocksTest() {
+    listener.add_process(kThere);
+    joiner.add_process(kHere);
+    network.loses = [](const Packet& packet) { return packet.kind() == Kind::kMembers; };
+  }
+
+  Machine& listener = start(2);
+  Machine& joiner = start(1, {2});
+};
+
+TEST_F(BlocksTest, TheBlocksOfAHubAreKnownFromTheBeginning) {
+  run(20ms);
+  ASSERT_EQ(listener.count(), 1u);
+  EXPECT_FALSE(joiner.trunk().claim(kThere / 256));
+  EXPECT_FALSE(listener.trunk().claim(kHere / 256));
+  network.loses = {};
+  run(2s);
+  EXPECT_THAT(joiner.members, ElementsAre(kThere));
+  EXPECT_THAT(listener.members, ElementsAre(kHere));
+}
+
+TEST_F(BlocksTest, NumbersThatAreGivenMeanwhileEndAPendingSession) {
+  network.loses = [](const Packet& packet) {
+    return packet.from == address_of(1) && packet.kind() > Kind::kRefuse;
+  };
+  run(20ms);
+  ASSERT_EQ(listener.sessions().pending(), 1u);
+  listener.add_process(kHere);
+  network.loses = {};
+  run(1s);
+  EXPECT_EQ(listener.sessions().pending(), 0u);
+  EXPECT_EQ(listener.count(), 0u);
+  EXPECT_EQ(joiner.count(), 0u);
+  EXPECT_THAT(listener.members, IsEmpty());
+  EXPECT_THAT(joiner.sessions().refusal(), HasSubstr("same addresses 198.18.x.0/24"));
+}
+
 TEST_F(JoinedTest, AHubWithTheNumbersOfAThirdIsRefused) {
   auto& joiner = start(3);
   joiner.add_process(kThere + 1);
