@@ -25,6 +25,10 @@ namespace {
 constexpr std::size_t kSlots = 256;
 /// Longer than any packet, so that a longer datagram shows.
 constexpr std::size_t kSlotSize = wire::DatagramReader::kDatagramMax + 64;
+/// Errors that one call takes from the queue: hostile peers can fill it as fast as it is drained.
+constexpr std::size_t kErrorsMax = 1024;
+/// Receives without a packet before the queue of errors is looked at without a reason.
+constexpr std::uint32_t kEmptyPerLook = 64;
 /// Two messages of an int.
 constexpr std::size_t kControlSize = 2 * CMSG_SPACE(sizeof(int));
 /// An error, the address of its sender, and what comes with received packets.
@@ -200,29 +204,28 @@ void RoceSocket::send(std::span<const wire::RoceDatagram> packets) {
     put_control(*second, is_ipv4 ? IPPROTO_IP : IPPROTO_IPV6, is_ipv4 ? IP_TTL : IPV6_HOPLIMIT,
                 std::max<int>(packet.path.hop_limit, 1));
   }
-  bool may_retry = true;
+  std::size_t errors = kErrorsMax;
   for (std::size_t done = 0; done != packets.size();) {
     const auto left = static_cast<unsigned>(packets.size() - done);
     const int sent = ::sendmmsg(socket_.get(), &all.messages[done], left, MSG_DONTWAIT);
     if (sent > 0) {
       counters_.sent += static_cast<unsigned>(sent);
       done += static_cast<unsigned>(sent);
-      may_retry = true;
-    } else if (const int error = errno; may_retry && take_errors()) {
-      may_retry = false;  // the error was that of an earlier packet
-    } else {
+      // The kernel has dropped the error that stopped it, but not that error's entry in the queue.
+      errors_left_ |= done != packets.size();
+    } else if (const int error = errno; !take_errors(errors)) {
       note_error(error);
       ++done;
     }
   }
 }
 
-/// Takes what ICMP and the neighbor table have reported of earlier packets (IP_RECVERR). A few at a
-/// time: the kernel reports the next one again. True if there was one.
-bool RoceSocket::take_errors() {
-  constexpr int kMost = 16;
+/// Takes at most `most` errors from the queue (IP_RECVERR), and subtracts them. The queue makes
+/// poll() return, and its entries fill the receive buffer. True if ICMP or the neighbor table has
+/// reported one: the call that failed did so because of an earlier packet.
+bool RoceSocket::take_errors(std::size_t& most) {
   bool any = false;
-  for (int i = 0; i != kMost; ++i) {
+  for (errors_left_ = true; most != 0; --most) {
     UdpAddress to{};
     alignas(cmsghdr) std::array<std::byte, kErrorControlSize> control{};
     msghdr header{.msg_name = &to.any,
@@ -232,8 +235,10 @@ bool RoceSocket::take_errors() {
                   .msg_control = control.data(),
                   .msg_controllen = control.size(),
                   .msg_flags = 0};
-    if (::recvmsg(socket_.get(), &header, MSG_ERRQUEUE | MSG_DONTWAIT) < 0) break;
-    any = true;
+    if (::recvmsg(socket_.get(), &header, MSG_ERRQUEUE | MSG_DONTWAIT) < 0) {
+      errors_left_ = false;
+      break;
+    }
     for (auto* at = CMSG_FIRSTHDR(&header); at != nullptr; at = CMSG_NXTHDR(&header, at)) {
       const bool is_error = (at->cmsg_level == IPPROTO_IP && at->cmsg_type == IP_RECVERR) ||
                             (at->cmsg_level == IPPROTO_IPV6 && at->cmsg_type == IPV6_RECVERR);
@@ -241,6 +246,7 @@ bool RoceSocket::take_errors() {
       sock_extended_err error{};
       std::memcpy(&error, CMSG_DATA(at), sizeof error);
       if (error.ee_origin == SO_EE_ORIGIN_LOCAL) continue;  // the send has failed
+      any = true;
       note_error(static_cast<int>(error.ee_errno));
       complaint_ = {to.gid(), static_cast<int>(error.ee_errno)};
     }
@@ -277,7 +283,10 @@ RoceSocket::Batch RoceSocket::take(std::size_t most) {
   if (count == 0) return {};
   const int taken = ::recvmmsg(socket_.get(), all.messages.data(), static_cast<unsigned>(count),
                                MSG_DONTWAIT, nullptr);
-  if (taken < 0 && errno != EAGAIN) (void)take_errors();
+  if (errors_left_ || (taken < 0 && (errno != EAGAIN || ++empty_ % kEmptyPerLook == 0))) {
+    auto errors = kErrorsMax;
+    (void)take_errors(errors);
+  }
   const auto done = taken > 0 ? static_cast<std::size_t>(taken) : 0;
   const Batch batch{.first = first, .count = done, .is_full = done == count};
   all.head += batch.count;

@@ -129,7 +129,7 @@ class RoceSocket {
   void note_number(std::size_t slot);
   void give_back(std::uint64_t released);
   void note_error(int error);
-  bool take_errors();
+  bool take_errors(std::size_t& most);
 
   os::UniqueFd socket_;
   const wire::Gid address_;
@@ -139,6 +139,8 @@ class RoceSocket {
   std::unique_ptr<Arrivals> arrivals_;
   std::unique_ptr<Departures> departures_;
   std::uint64_t last_number_ = 0;  ///< of the last frame transmitted
+  bool errors_left_ = false;       ///< the queue of errors may hold some
+  std::uint32_t empty_ = 0;        ///< receives without a packet
   Counters counters_;
   Complaint complaint_;
 };

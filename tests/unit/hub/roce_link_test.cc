@@ -115,8 +115,29 @@ class Host {
   RoceLink link_;
 };
 
+/// Nothing would wake a thread that polls the socket.
+bool is_quiet(Host& host) {
+  pollfd one{.fd = host.socket().fd(), .events = POLLIN, .revents = 0};
+  return ::poll(&one, 1, 0) == 0;
+}
+
 class RoceLinkTest : public testing::Test {
  protected:
+  /// Datagrams of `size` bytes from the first host.
+  std::vector<wire::RoceDatagram> datagrams(std::size_t count, const wire::Gid& to,
+                                            std::size_t size) {
+    bytes_.resize(size);
+    std::vector<wire::RoceDatagram> all(count);
+    for (auto& one : all) {
+      one.path = {.source = a_.gid(), .destination = to, .hop_limit = 64};
+      one.parts[0] = bytes_;
+      one.part_count = 1;
+      one.size = size;
+    }
+    return all;
+  }
+
+  std::vector<std::byte> bytes_;
   util::Time now_{std::chrono::hours(1)};
   const util::TimeSource clock_ = [this] { return now_; };
   Host a_{1, clock_}, b_{2, clock_};
@@ -231,6 +252,38 @@ TEST_F(RoceLinkTest, AHostWithoutTheServiceIsReported) {
     pollfd quiet{.fd = a_.socket().fd(), .events = POLLIN, .revents = 0};
     EXPECT_EQ(::poll(&quiet, 1, 0), 0);
   }
+}
+
+// The kernel also queues an error of its own (SO_EE_ORIGIN_LOCAL). It must not stay: poll() would
+// return for ever, and a full queue takes the receive buffer.
+TEST_F(RoceLinkTest, APacketLongerThanTheMtuLeavesNoErrorBehind) {
+  for (const std::size_t count : {std::size_t{1}, RoceSocket::kSendMax}) {
+    const auto before = a_.socket().counters().lost.too_long;
+    a_.socket().send(datagrams(count, b_.gid(), 65'510));
+    EXPECT_EQ(a_.socket().counters().lost.too_long, before + count);
+    EXPECT_TRUE(is_quiet(a_));
+    b_.send(b_.path_to(a_.gid()), payload_);
+    EXPECT_EQ(a_.take().size(), 1u);
+  }
+}
+
+// sendmmsg() stops at the second packet because of the first, whose error it then forgets.
+TEST_F(RoceLinkTest, AnErrorBehindASuccessIsTakenByTheNextReceive) {
+  auto packets = datagrams(2, b_.gid(), payload_.size());
+  packets[0].path.destination = address_of(88);
+  a_.socket().send(packets);
+  EXPECT_EQ(a_.socket().counters().sent, 2u);
+  EXPECT_FALSE(is_quiet(a_));
+  a_.turn();
+  EXPECT_TRUE(is_quiet(a_));
+  EXPECT_EQ(a_.socket().counters().lost.refused, 1u);
+}
+
+TEST_F(RoceLinkTest, ManyErrorsOfOnePeerLoseNoPacketToAnother) {
+  a_.socket().send(datagrams(RoceSocket::kSendMax, address_of(88), payload_.size()));
+  a_.send(a_.path_to(b_.gid()), payload_);
+  EXPECT_EQ(b_.take().size(), 1u);
+  EXPECT_EQ(a_.socket().counters().lost.refused, RoceSocket::kSendMax);
 }
 
 // At the end of two programs, one is the first to go.
