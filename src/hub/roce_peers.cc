@@ -3,6 +3,9 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "hub/udp_address.h"
 #include "os/unique_fd.h"
 #include "util/endian.h"
@@ -19,29 +22,46 @@ bool is_loopback(const wire::Gid& gid) {
 
 }  // namespace
 
-RocePeers::Peer& RocePeers::at(const wire::Gid& address) const {
+RocePeers::Set& RocePeers::set_of(const wire::Gid& address) const {
   // The low bits differ in a network; the factor spreads those above them (Knuth 6.4).
   constexpr std::uint64_t kFactor = 0x9e3779b97f4a7c15;
-  constexpr unsigned kShift = 54;
-  static_assert(kPeersMax == std::size_t{1} << (64 - kShift));
+  constexpr unsigned kShift = 56;
+  static_assert(kSets == std::size_t{1} << (64 - kShift));
   const auto mixed =
       util::load_be64(address.bytes.data()) ^ util::load_be64(address.bytes.data() + 8);
-  return (*peers_)[(mixed * kFactor) >> kShift];
+  return (*sets_)[(mixed * kFactor) >> kShift];
+}
+
+RocePeers::Peer* RocePeers::find(const wire::Gid& address) const {
+  auto& set = set_of(address);
+  const auto at = std::ranges::find_if(
+      set, [&](const Peer& peer) { return peer.noted != 0 && peer.address == address; });
+  return at == set.end() ? nullptr : &*at;
+}
+
+/// The entry for a new address: a free one, else the oldest source of a packet, else the oldest.
+RocePeers::Peer& RocePeers::replace(const wire::Gid& address) {
+  auto& peer = *std::ranges::min_element(set_of(address), {}, [](const Peer& one) {
+    return std::pair(one.noted != 0 && !one.is_heard(), one.noted);
+  });
+  if (peer.address == last_) last_ = {};  // its next packet is news
+  return peer;
 }
 
 void RocePeers::hear_another(const wire::Gid& address) {
+  auto* const known = find(address);
+  auto& peer = known != nullptr ? *known : replace(address);
+  peer = {address, util::Time::min(), ++noted_};
   last_ = address;
-  at(address) = {address, util::Time::min()};
 }
 
 void RocePeers::ask(const wire::Gid& address, util::Time now) {
-  auto& peer = at(address);
-  if (peer.address != address) peer = {address, now + kGrace};
+  if (find(address) == nullptr) replace(address) = {address, now + kGrace, ++noted_};
 }
 
 bool RocePeers::is_beyond(const wire::Gid& address, util::Time now) const {
-  const auto& peer = at(address);
-  return peer.address == address && now >= peer.beyond_from;
+  const auto* const peer = find(address);
+  return peer != nullptr && now >= peer->beyond_from;
 }
 
 std::optional<UdpRoute> find_route(const wire::Gid& from, const wire::Gid& to) {

@@ -14,7 +14,9 @@
 
 namespace softhca::hub {
 
-/// Bounded: an address may replace another one, which must then be asked for again.
+/// Bounded: an address may replace another one, which must then be asked for again. Packets replace
+/// addresses that other packets came from before those that were asked for: anyone can forge a
+/// source.
 class RocePeers {
  public:
   /// How long a station of the hub may take to answer for an address.
@@ -25,8 +27,8 @@ class RocePeers {
     if (address != last_) hear_another(address);
   }
   bool has_heard(const wire::Gid& address) const {
-    const auto& peer = at(address);
-    return peer.address == address && peer.beyond_from == util::Time::min();
+    const auto* const peer = find(address);
+    return peer != nullptr && peer->is_heard();
   }
   /// The hub was asked for `address`.
   void ask(const wire::Gid& address, util::Time now);
@@ -37,15 +39,22 @@ class RocePeers {
   struct Peer {
     wire::Gid address;
     util::Time beyond_from = util::kNever;
+    std::uint64_t noted = 0;  ///< order of the last changes; 0: free
+
+    bool is_heard() const { return beyond_from == util::Time::min(); }
   };
+  /// The peers whose addresses have one hash.
+  using Set = std::array<Peer, 4>;
 
   void hear_another(const wire::Gid& address);
-  Peer& at(const wire::Gid& address) const;
+  Set& set_of(const wire::Gid& address) const;
+  Peer* find(const wire::Gid& address) const;
+  Peer& replace(const wire::Gid& address);
 
-  static constexpr std::size_t kPeersMax = 1024;
-  std::unique_ptr<std::array<Peer, kPeersMax>> peers_ =
-      std::make_unique<std::array<Peer, kPeersMax>>();
-  wire::Gid last_;
+  static constexpr std::size_t kSets = 256;
+  std::unique_ptr<std::array<Set, kSets>> sets_ = std::make_unique<std::array<Set, kSets>>();
+  std::uint64_t noted_ = 0;
+  wire::Gid last_;  ///< the last source; zero: it was replaced
 };
 
 /// The kernel's route to an address.
