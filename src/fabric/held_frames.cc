@@ -4,6 +4,8 @@
 #include <new>
 #include <utility>
 
+#include "os/memory_faults.h"
+
 namespace softhca::fabric {
 
 bool HeldFrames::hold(const wire::Frame& frame, const Terms& terms) {
@@ -11,6 +13,8 @@ bool HeldFrames::hold(const wire::Frame& frame, const Terms& terms) {
   try {
     wire::Frame own(frame);
     own.own_segments();
+    // The bytes may be wrong, or acknowledge data that did not arrive.
+    if (os::MemoryFaults::pending()) return false;
     frames_.emplace(terms.due,
                     Held{.frame = std::move(own), .passes = terms.passes, .owner = terms.owner});
   } catch (const std::bad_alloc&) {

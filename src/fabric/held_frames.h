@@ -21,7 +21,8 @@ class HeldFrames {
     unsigned owner = 0;   ///< the rule that holds it
   };
 
-  /// Holds a copy that owns its payload. False: there is no room, or no memory.
+  /// Holds a copy that owns its payload. False: there is no room, no memory, or a fault on memory
+  /// of the program is pending.
   bool hold(const wire::Frame& frame, const Terms& terms);
   /// The next one that is due, in the order of their times; of those of one time, in the order in
   /// which they came.

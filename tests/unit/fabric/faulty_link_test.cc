@@ -7,6 +7,7 @@
 #include <deque>
 
 #include "fabric/switch.h"
+#include "os/memory_faults.h"
 #include "recorder.h"
 
 namespace softhca::fabric {
@@ -219,6 +220,18 @@ TEST_F(FaultyLinkTest, WhatTheMemoryDoesNotHoldIsLostAndCounted) {
   EXPECT_EQ(counters(id).lost, 3u);
   pass_to(1s);
   EXPECT_THAT(below_.texts, SizeIs(HeldFrames::kFramesMax));
+}
+
+TEST_F(FaultyLinkTest, WhatIsSentWhileAFaultOnMemoryIsPendingIsLostAndCounted) {
+  const auto id = add("port=a,do=delay,time=1ms");
+  send({"1"});
+  os::MemoryFaults::note();
+  send({"2"});
+  os::MemoryFaults::clear();
+  send({"3"});
+  pass_to(1ms);
+  EXPECT_THAT(below_.texts, ElementsAre("1", "3"));
+  EXPECT_EQ(counters(id).lost, 1u);
 }
 
 TEST_F(FaultyLinkTest, FramesOfARuleThatIsRemovedGoOn) {
