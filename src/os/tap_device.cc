@@ -34,8 +34,10 @@ tl::unexpected<util::Error> cannot_open() {
 
 /// The reasons of TUNSETIFF.
 tl::unexpected<util::Error> cannot_attach(const std::string& name) {
+  const int reason = errno;
   const bool exists = ::if_nametoindex(name.c_str()) != 0;
-  switch (errno) {
+  errno = reason;
+  switch (reason) {
     case EPERM:
       return util::fail(fmt::format(
           "{}. As root: {}ip tuntap add dev {} mode tap user $USER && ip link set {} up",

@@ -3,13 +3,18 @@
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <linux/capability.h>
 #include <linux/if_tun.h>
 #include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <string>
+#include <thread>
 
 #include "os/network_interface.h"
 #include "os/packet_socket.h"
@@ -112,6 +117,24 @@ TEST_F(TapDeviceTest, ABadNameIsRefused) {
   for (const auto* name : {"", "a name", "tap%d", "a/b", "sixteen-letters-"}) {
     EXPECT_THAT(TapDevice::open(name).error().message, HasSubstr("cannot be the name")) << name;
   }
+}
+
+TEST_F(TapDeviceTest, AUserWithoutTheCapabilityIsToldWhatRootCanDo) {
+  run("ip tuntap add dev t1 mode tap user 65534");
+  std::string missing, foreign;
+  // Capabilities are a thread's.
+  std::thread([&] {
+    __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+    std::array<__user_cap_data_struct, _LINUX_CAPABILITY_U32S_3> sets{};
+    ASSERT_EQ(::syscall(SYS_capget, &header, sets.data()), 0);
+    sets[0].effective &= ~CAP_TO_MASK(CAP_NET_ADMIN);
+    ASSERT_EQ(::syscall(SYS_capset, &header, sets.data()), 0);
+    missing = TapDevice::open("none0").error().message;
+    foreign = TapDevice::open("t1").error().message;
+  }).join();
+  EXPECT_THAT(missing, HasSubstr("there is no none0, and making one needs CAP_NET_ADMIN"));
+  EXPECT_THAT(foreign, HasSubstr("t1 is not this user's"));
+  run("ip link delete t1");
 }
 
 TEST_F(TapDeviceTest, FramesAreWholeAfterAProgramThatTookMergedOnes) {
