@@ -14,7 +14,7 @@
 namespace softhca::os {
 namespace {
 
-/// Most datagrams that can precede the answer to the first request.
+/// Most datagrams that can precede the answer to a request.
 constexpr int kDatagramsBefore = 1000;
 
 /// Bytes of a message about an interface with many virtual functions are more than a page.
@@ -42,6 +42,17 @@ void read_message(const nlmsghdr& header, unsigned index, NetworkInterface::Stat
   for (const auto* part = IFLA_RTA(&link); RTA_OK(part, left); part = RTA_NEXT(part, left)) {
     if (part->rta_type != IFLA_MTU || RTA_PAYLOAD(part) < sizeof state.mtu) continue;
     std::memcpy(&state.mtu, RTA_DATA(part), sizeof state.mtu);
+  }
+}
+
+/// Discards all datagrams that wait. After it had no room, the kernel drops further ones, answers
+/// too, until the socket is empty.
+void drain(int socket) {
+  char byte = 0;
+  for (int i = 0; i != kDatagramsBefore; ++i) {
+    const bool is_empty =
+        ::recv(socket, &byte, sizeof byte, MSG_DONTWAIT) < 0 && errno != ENOBUFS && errno != EINTR;
+    if (is_empty) return;
   }
 }
 
@@ -88,8 +99,9 @@ bool NetworkInterface::read_messages() {
                                reinterpret_cast<sockaddr*>(&from), &from_size);
   if (size < 0) {
     // The kernel had no room for a message, so the state is unknown.
-    if (errno == ENOBUFS) return ask();
-    return errno == EINTR;
+    if (errno != ENOBUFS) return errno == EINTR;
+    drain(socket_.get());
+    return ask();
   }
   if (from.nl_pid != 0) return true;  // not the kernel
   auto left = static_cast<unsigned>(size);

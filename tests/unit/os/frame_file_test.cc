@@ -336,6 +336,13 @@ TEST_F(NetworkInterfaceTest, APortThatLeavesItsBridgeIsThereAllTheTime) {
   }));
 }
 
+TEST_F(NetworkInterfaceTest, TheStateIsKnownAgainAfterMoreChangesThanTheKernelHasRoomFor) {
+  // A message occupies more than 1 KiB of a socket's 208 KiB.
+  run("for i in $(seq 300); do echo link set va mtu $((1000 + i % 2)); done | ip -batch -");
+  run("ip link set va mtu 1400");
+  EXPECT_TRUE(becomes([](const auto& state) { return state.mtu == 1400; }));
+}
+
 TEST_F(NetworkInterfaceTest, ADeletedInterfaceHasGone) {
   run("ip link delete va");
   EXPECT_TRUE(becomes([](const auto& state) { return !state.exists; }));
