@@ -196,7 +196,7 @@ const std::array<FaultKey, 7> kArgumentKeys{{
     {"queue", "BYTES", "e.g. 64K",
      [](FaultRule& rule, RuleWord word) {
        return store(rule.queue, parse_size(word.value), word,
-                    "a number of bytes, e.g. 1500 or 64K");
+                    "a number of bytes, e.g. 1500 or 64K; at most 16M");
      },
      [](const FaultRule& rule) { return rule.queue ? size_text(*rule.queue) : std::string(); }},
 }};

@@ -8,6 +8,7 @@
 #include <array>
 #include <charconv>
 
+#include "fabric/held_frames.h"
 #include "util/rule_words.h"
 #include "wire/opcode.h"
 
@@ -50,9 +51,10 @@ constexpr std::array<Unit, 3> kRates{
     {{"kbit", 1000}, {"mbit", 1'000'000}, {"gbit", 1'000'000'000}}};
 constexpr std::array<Unit, 3> kSizes{{{"", 1}, {"K", 1 << 10}, {"M", 1 << 20}}};
 constexpr std::uint64_t kCountMax = UINT32_MAX;
-/// A terabit per second, and a gibibyte.
+/// A terabit per second.
 constexpr std::uint64_t kRateMax = 1'000'000'000'000;
-constexpr std::uint64_t kSizeMax = 1 << 30;
+/// No queue is longer.
+constexpr std::uint64_t kSizeMax = HeldFrames::kBytesMax;
 
 std::optional<std::uint64_t> parse_units(std::string_view text, std::span<const Unit> units) {
   const auto digits = std::min(text.find_first_not_of("0123456789"), text.size());

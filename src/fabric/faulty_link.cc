@@ -166,9 +166,17 @@ void FaultyLink::send(Direction direction, const wire::Frame& frame, const Fate&
   const HeldFrames::Terms terms{.due = std::max(fate.due, on.paused_until),
                                 .passes = fate.passes,
                                 .owner = waits ? fate.holder->id() : on.paused_by};
-  if (on.held.hold(frame, terms)) return;
+  if (on.held.hold(frame, terms)) return take_room(direction);
   const auto* const owner = faults_.find(terms.owner);
   if (owner != nullptr) count(owner->counters->lost);
+}
+
+/// The current frame waits, so limits are busy with it. A frame that is lost takes no room.
+void FaultyLink::take_room(Direction direction) {
+  for (auto& state : rules_) {
+    auto& busy = state.busy_until[index_of(direction)];
+    busy = std::max(busy, state.next_busy);
+  }
 }
 
 void FaultyLink::forward(Direction direction, const wire::Frame& frame, util::Time now) {
@@ -206,6 +214,7 @@ FaultyLink::Fate FaultyLink::decide(Direction direction, wire::Frame& frame, uti
   }
   const auto facts = FrameFacts::of(frame);
   for (auto& state : rules_) {
+    state.next_busy = {};
     const auto& rule = state.rule();
     if (rule.acts_at_once() || !covers(rule, direction) || !matches(rule, facts)) continue;
     if (fires(state, now)) apply(state, direction, frame, facts, now, fate);
@@ -292,15 +301,14 @@ void FaultyLink::apply_delay(Rule& state, Direction direction, util::Time now, F
 void FaultyLink::apply_limit(Rule& state, Direction direction, const wire::Frame& frame,
                              util::Time now, Fate& fate) {
   const auto& rule = state.rule();
-  auto& busy = state.busy_until[index_of(direction)];
-  const auto begin = std::max(busy, now);
+  const auto begin = std::max(state.busy_until[index_of(direction)], now);
   if (begin - now > duration_of(rule.queue.value_or(kQueue), rule.rate)) {
     count(state.entry->counters->lost);
     fate.lost = true;
     return;
   }
-  busy = begin + duration_of(frame.size(), rule.rate);
-  fate.due = std::max(fate.due, busy);
+  state.next_busy = begin + duration_of(frame.size(), rule.rate);
+  fate.due = std::max(fate.due, state.next_busy);
   fate.holder = &state;
 }
 

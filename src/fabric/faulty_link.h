@@ -63,6 +63,7 @@ class FaultyLink final : public PassingPort, private NetworkFaults::Observer {
     std::uint64_t random;                       ///< state of its random numbers
     std::array<util::Time, 2> last_due = {};    ///< of delay, by direction
     std::array<util::Time, 2> busy_until = {};  ///< of limit, by direction
+    util::Time next_busy = {};                  ///< the same if the current frame waits
     std::optional<util::Time> down_since = std::nullopt;
     std::uint64_t flaps = 0;  ///< further times that the link went down
 
@@ -83,6 +84,7 @@ class FaultyLink final : public PassingPort, private NetworkFaults::Observer {
 
   Lane& lane(Direction direction) { return lanes_[direction == Direction::kRx ? 1 : 0]; }
   void pass(Direction direction, const wire::Frame& packet);
+  void take_room(Direction direction);
   void send(Direction direction, const wire::Frame& frame, const Fate& fate, util::Time now);
   void forward(Direction direction, const wire::Frame& frame, util::Time now);
   void release_due(Direction direction, util::Time now);

@@ -90,6 +90,7 @@ TEST(NetworkRule, ArgumentsBelongToTheirActions) {
   EXPECT_THAT(error_of("port=a,do=limit,rate=0mbit"), HasSubstr("rate=0mbit"));
   EXPECT_THAT(error_of("port=a,do=limit,rate=10"), HasSubstr("rate=10"));
   EXPECT_THAT(error_of("port=a,do=limit,rate=1gbit,queue=2000M"), HasSubstr("queue=2000M"));
+  EXPECT_THAT(error_of("port=a,do=limit,rate=1gbit,queue=17M"), HasSubstr("at most 16M"));
   EXPECT_THAT(error_of("port=a,do=reorder,distance=0"), HasSubstr("distance=0"));
   EXPECT_THAT(error_of("port=a,do=link-down,period=1s"), HasSubstr("period= needs time="));
   EXPECT_THAT(error_of("port=a,do=link-down,time=1s,period=1s"), HasSubstr("not longer"));

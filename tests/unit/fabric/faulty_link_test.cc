@@ -202,6 +202,23 @@ TEST_F(FaultyLinkTest, ALimitSendsAtItsRateAndLosesWhatItsQueueDoesNotHold) {
   EXPECT_EQ(counters(id).lost, 3u);
 }
 
+TEST_F(FaultyLinkTest, FramesThatAreLostTakeNoneOfALimitsRate) {
+  // A frame of 100 bytes takes 8 us.
+  add("port=a,do=limit,rate=100mbit");
+  const auto loses = add("port=a,do=lose");
+  const std::string payload(86, 'x');
+  send(std::vector<std::string>(5, payload));
+  faults_.remove(loses);
+  os::MemoryFaults::note();
+  send(std::vector<std::string>(5, payload));
+  os::MemoryFaults::clear();
+  send({payload, payload});
+  pass_to(8us);
+  EXPECT_THAT(below_.texts, SizeIs(1));
+  pass_to(16us);
+  EXPECT_THAT(below_.texts, SizeIs(2));
+}
+
 TEST_F(FaultyLinkTest, APauseStopsOneDirectionAndKeepsTheOrder) {
   add("port=a,nth=2,do=pause,time=1ms");
   send({"1", "2", "3"});
