@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "os/file_size.h"
+#include "util/log.h"
 #include "util/rule_words.h"
 
 namespace softhca::fabric {
@@ -32,6 +33,18 @@ std::span<const std::byte> bytes_of(const T& value) {
 
 bool put(const os::UniqueFd& file, std::size_t offset, std::span<const std::byte> bytes) {
   return os::write_at(file.get(), bytes, static_cast<off_t>(offset));
+}
+
+util::Result<SharedFaults*> map(const std::string& path) {
+  const os::UniqueFd file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!file) return util::fail_errno(path);
+  if (::lseek(file.get(), 0, SEEK_END) < static_cast<off_t>(sizeof(SharedFaults))) {
+    return util::fail(path + ": too short");
+  }
+  void* const at =
+      ::mmap(nullptr, sizeof(SharedFaults), PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  if (at == MAP_FAILED) return util::fail_errno(path);
+  return static_cast<SharedFaults*>(at);
 }
 
 }  // namespace
@@ -136,11 +149,13 @@ util::Result<std::string> FaultBook::answer(std::string_view verb, std::string_v
 }
 
 FaultReader::FaultReader(const std::string& path, NetworkFaults& faults) : faults_(faults) {
-  const os::UniqueFd file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (!file || ::lseek(file.get(), 0, SEEK_END) < static_cast<off_t>(sizeof(SharedFaults))) return;
-  void* const at =
-      ::mmap(nullptr, sizeof(SharedFaults), PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
-  if (at != MAP_FAILED) shared_ = static_cast<SharedFaults*>(at);
+  const auto shared = map(path);
+  if (!shared) {
+    util::log(util::LogLevel::kWarning, "the network rules of the run do not act here: {}",
+              shared.error().message);
+    return;
+  }
+  shared_ = *shared;
   follow();
 }
 

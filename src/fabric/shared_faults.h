@@ -76,7 +76,8 @@ class FaultBook {
 /// A process whose devices the rules act on.
 class FaultReader {
  public:
-  /// If the file cannot be mapped, there are no rules. @pre `faults` outlives this
+  /// If the file cannot be mapped, there are no rules, and the log says why. @pre `faults` outlives
+  /// this
   FaultReader(const std::string& path, NetworkFaults& faults);
   ~FaultReader();
   FaultReader(const FaultReader&) = delete;

@@ -10,6 +10,7 @@
 
 #include "fabric/faulty_link.h"
 #include "recorder.h"
+#include "util/log.h"
 
 namespace softhca::fabric {
 namespace {
@@ -112,6 +113,22 @@ TEST_F(SharedFaultsTest, AFileOfAHostileProcessGivesNoRule) {
   FaultReader missing(directory_ + "/none", faults);
   missing.follow();
   EXPECT_THAT(faults.rules(), IsEmpty());
+}
+
+TEST_F(SharedFaultsTest, AProcessThatCannotUseTheRulesSaysWhy) {
+  std::string seen;
+  util::set_log_sink([&](util::LogLevel, std::string_view text) { seen += text; });
+  NetworkFaults faults;
+  const FaultReader good(book_->path(), faults);
+  EXPECT_EQ(seen, "");
+  const FaultReader missing(directory_ + "/none", faults);
+  EXPECT_EQ(seen, "the network rules of the run do not act here: " + directory_ +
+                      "/none: No such file or directory");
+  seen.clear();
+  ASSERT_EQ(::truncate(book_->path().c_str(), sizeof(SharedFaults) - 1), 0);
+  const FaultReader cut(book_->path(), faults);
+  util::set_log_sink(nullptr);
+  EXPECT_THAT(seen, HasSubstr("/rules: too short"));
 }
 
 }  // namespace
