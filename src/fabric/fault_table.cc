@@ -234,9 +234,9 @@ constexpr std::array<FaultKind, 9> kKinds{{
      "corrupt",
      {"part"},
      {},
-     "one bit is wrong: of the BTH's QP or PSN (of another frame's first header), of the payload, "
-     "or "
-     "of the ICRC. The ICRC stays that of the right packet",
+     "one bit is wrong: of the BTH's destination QP (of another frame's first header), of the "
+     "payload, "
+     "or of the ICRC. The ICRC stays that of the right packet",
      "as a loss: the receiver counts a wrong ICRC and drops the packet"},
     {FaultAction::kMarkEcn,
      "mark-ecn",

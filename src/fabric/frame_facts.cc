@@ -17,8 +17,8 @@ namespace {
 
 using wire::EtherType;
 
-/// Offsets of destination QP and PSN in a BTH (IBTA 9.2). Another bit might make it another error
-/// than a wrong ICRC.
+/// Offset of the destination QP in a BTH (IBTA 9.2). Another bit might make it another error than a
+/// wrong ICRC.
 constexpr std::size_t kQpAt = 5;
 constexpr std::size_t kQpBytes = 3;
 
