@@ -94,7 +94,9 @@ Result<void> apply_opcode(FaultRule& rule, RuleWord word, const FaultNames& name
   const auto& known = of_command ? names.commands : names.requests;
   const auto number = number_of(word, of_command ? "command" : "request", known);
   if (!number) return tl::unexpected(number.error());
-  rule.opcode = text_of(*number, known);
+  const auto found = std::ranges::find(known, *number, &FaultName::value);
+  if (found == known.end()) return tl::unexpected(util::wants(word, "one that has a name"));
+  rule.opcode = found->name;
   return {};
 }
 

@@ -75,6 +75,7 @@ TEST(HcaFaultRule, MistakesAreExplained) {
             "opcode=RDMA_WRIT: no such request (RDMA_WRITE?)");
   EXPECT_EQ(error_of("opcode=CREATE_PQ,do=hang-command"),
             "opcode=CREATE_PQ: no such command (CREATE_CQ?)");
+  EXPECT_EQ(error_of("opcode=0x999,do=hang-command"), "opcode=0x999: want one that has a name");
   EXPECT_EQ(error_of("do=fail-request"), "do=fail-request needs status=");
   EXPECT_EQ(error_of("do=fail-command"), "do=fail-command needs status=");
   EXPECT_EQ(error_of("do=fail-command,status=OK"), "status=OK: want an error, by name");
