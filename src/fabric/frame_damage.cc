@@ -16,7 +16,7 @@ constexpr unsigned kBitsPerByte = 8;
 /// RFC 3168 5: Not-ECT and CE.
 constexpr std::uint8_t kNotCapable = 0, kCongested = 3;
 /// RFC 791 3.1: the version.
-constexpr unsigned kIpv4 = 4;
+constexpr unsigned kIpv4 = 4, kIpv6 = 6;
 
 const FrameFacts::Range& range_of(const FrameFacts& facts, FramePart part) {
   if (part == FramePart::kHeader) return facts.header;
@@ -44,7 +44,11 @@ bool flip_bit(wire::Frame& frame, const FrameFacts& facts, FramePart part, std::
 bool mark_congestion(wire::Frame& frame, const FrameFacts& facts) {
   if (!facts.has_ip) return false;
   const auto old = frame.head().subspan(facts.network_offset);
-  const bool is_ipv4 = wire::Ipv4View(old).get(wire::Ipv4Layout::version) == kIpv4;
+  // Whatever the EtherType says, the version may be wrong: a sender is not trusted, and another
+  // rule may have damaged it.
+  const auto version = wire::Ipv4View(old).get(wire::Ipv4Layout::version);
+  const bool is_ipv4 = version == kIpv4;
+  if (!is_ipv4 && (version != kIpv6 || old.size() < wire::Ipv6Layout::kSize)) return false;
   const wire::TrafficClass before{static_cast<std::uint8_t>(
       is_ipv4 ? wire::Ipv4View(old).get(wire::Ipv4Layout::tos)
               : wire::Ipv6View(old).get(wire::Ipv6Layout::traffic_class))};

@@ -160,5 +160,22 @@ TEST(FrameFactsTest, OtherFramesHaveAKind) {
   }
 }
 
+TEST(FrameFactsTest, AFrameWithAWrongIpVersionIsNotMarked) {
+  const auto marks = [](std::uint8_t version, std::size_t size) {
+    std::vector<std::byte> bytes(14 + size);
+    bytes[12] = std::byte{0x08};
+    bytes[14] = std::byte(version << 4 | 5);
+    bytes[15] = std::byte{0x22};  // ECT(0), of either version
+    auto frame = wire::Frame::from_bytes(bytes);
+    return mark_congestion(frame, FrameFacts::of(frame));
+  };
+  EXPECT_TRUE(marks(4, 20));
+  EXPECT_FALSE(marks(5, 20));
+  EXPECT_FALSE(marks(5, 60));
+  EXPECT_FALSE(marks(6, 20));
+  EXPECT_FALSE(marks(6, 39));
+  EXPECT_TRUE(marks(6, 40));
+}
+
 }  // namespace
 }  // namespace softhca::fabric
