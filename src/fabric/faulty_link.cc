@@ -163,8 +163,10 @@ void FaultyLink::send(Direction direction, const wire::Frame& frame, const Fate&
     on.held.note_pass();
     return release_due(direction, now);
   }
-  const HeldFrames::Terms terms{.due = std::max(fate.due, on.paused_until),
+  const auto due = std::max(fate.due, on.paused_until);
+  const HeldFrames::Terms terms{.due = due,
                                 .passes = fate.passes,
+                                .latest = std::max(due, now) + kReorderHold,
                                 .owner = waits ? fate.holder->id() : on.paused_by};
   if (on.held.hold(frame, terms)) return take_room(direction);
   const auto* const owner = faults_.find(terms.owner);
@@ -254,7 +256,6 @@ void FaultyLink::apply(Rule& state, Direction direction, wire::Frame& frame,
       break;
     case FaultAction::kReorder:
       fate.passes = std::max(fate.passes, rule.distance);
-      fate.due = std::max(fate.due, now + kReorderHold);
       fate.holder = &state;
       break;
     case FaultAction::kDelay:

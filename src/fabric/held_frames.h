@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <optional>
 
@@ -16,9 +17,10 @@ class HeldFrames {
   static constexpr std::size_t kBytesMax = std::size_t{16} << 20;
 
   struct Terms {
-    util::Time due;       ///< the frame does not wait longer
-    unsigned passes = 0;  ///< frames that must pass first; 0: only time counts
-    unsigned owner = 0;   ///< the rule that holds it
+    util::Time due;          ///< it waits until then, whatever passes
+    unsigned passes = 0;     ///< frames that must pass then; 0: only time counts
+    util::Time latest = {};  ///< with `passes`: it does not wait longer for them; not before `due`
+    unsigned owner = 0;      ///< the rule that holds it
   };
 
   /// Holds a copy that owns its payload. False: there is no room, no memory, or a fault on memory
@@ -27,14 +29,14 @@ class HeldFrames {
   /// The next one that is due, in the order of their times; of those of one time, in the order in
   /// which they came.
   std::optional<wire::Frame> take_due(util::Time now);
-  /// A frame that was not held has passed.
-  void note_pass();
+  /// A frame that was not held has passed all of them.
+  void note_pass() { note_pass(count_); }
   /// Makes the frames due that a rule holds for which `holds(owner)` is false.
   template <class Holds>
   void release_others(Holds&& holds) {
     for (auto at = frames_.begin(); at != frames_.end();) {
       const auto next = std::next(at);
-      if (!holds(at->second.owner)) make_due(at);
+      if (!holds(at->second.terms.owner)) move(at, util::Time::min());
       at = next;
     }
   }
@@ -44,15 +46,17 @@ class HeldFrames {
  private:
   struct Held {
     wire::Frame frame;
-    unsigned passes;
-    unsigned owner;
+    Terms terms;
+    std::uint64_t number;  ///< in the order in which they came
   };
   using Frames = std::multimap<util::Time, Held>;
 
-  void make_due(Frames::iterator at);
+  void note_pass(std::uint64_t number);
+  void move(Frames::iterator at, util::Time due);
 
   Frames frames_;  ///< by time
   std::size_t bytes_ = 0;
+  std::uint64_t count_ = 0;    ///< how many have been held
   std::size_t reordered_ = 0;  ///< how many wait for others to pass
 };
 

@@ -155,6 +155,26 @@ TEST_F(FaultyLinkTest, AReorderedFrameLetsSoManyOthersPass) {
   EXPECT_THAT(receiver_.texts, ElementsAre("9", "8"));
 }
 
+TEST_F(FaultyLinkTest, FramesThatALimitHoldsPassAReorderedOne) {
+  // A frame of 100 bytes takes 8 us. Frames that came before the third one do not pass it.
+  add("port=a,do=limit,rate=100mbit");
+  add("port=a,nth=3,do=reorder,distance=2");
+  const auto text = [](int number) { return std::string(85, 'x') + std::to_string(number); };
+  for (int i = 1; i <= 6; ++i) send({text(i)});
+  pass_to(1ms);
+  EXPECT_THAT(below_.texts, ElementsAre(text(1), text(2), text(4), text(5), text(3), text(6)));
+}
+
+TEST_F(FaultyLinkTest, AReorderedFrameThatIsDelayedTooWaitsForItsTime) {
+  add("port=a,nth=1,do=delay,time=50us");
+  add("port=a,nth=1,do=reorder");
+  send({"1", "2"});
+  pass_to(49us);
+  EXPECT_THAT(below_.texts, ElementsAre("2"));
+  pass_to(50us);
+  EXPECT_THAT(below_.texts, ElementsAre("2", "1"));
+}
+
 TEST_F(FaultyLinkTest, ADelayedFrameIsPassedByOthersButNotByThoseOfItsRule) {
   add("port=a,to=02:00:00:00:00:02,do=delay,time=10us,jitter=10us");
   for (int i = 0; i != 50; ++i) {
