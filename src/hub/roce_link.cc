@@ -1,5 +1,7 @@
 #include "hub/roce_link.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <system_error>
@@ -43,7 +45,9 @@ void RoceLink::set_addresses(std::span<const wire::Gid> addresses) {
     (void)port_->settle();
     std::erase_if(sockets_, [&](const auto& socket) { return !is_wanted(socket->address()); });
   }
-  std::erase_if(refused_, [&](const auto& address) { return !is_wanted(address); });
+  std::erase_if(refused_, [&](const auto& address) {
+    return std::ranges::find(addresses, address) == addresses.end();
+  });
   for (const auto& address : wanted) {
     if (has_socket(address)) continue;
     auto socket = open_(address);
@@ -52,11 +56,21 @@ void RoceLink::set_addresses(std::span<const wire::Gid> addresses) {
                 wire::kRoceUdpPort);
       sockets_.push_back(*std::move(socket));
       std::erase(refused_, address);
-    } else if (std::ranges::find(refused_, address) == refused_.end()) {
-      refused_.push_back(address);
-      util::log(util::LogLevel::kWarning, "{}", socket.error().message);
+    } else {
+      refuse(address, socket.error().message);
     }
   }
+  for (const auto& address : addresses.subspan(wanted.size())) {
+    refuse(address, fmt::format("no RoCEv2 of {}: only {} addresses get a UDP socket",
+                                text_of(address), kAddressesMax));
+  }
+}
+
+/// Logs why an address has no socket, once.
+void RoceLink::refuse(const wire::Gid& address, std::string_view reason) {
+  if (std::ranges::find(refused_, address) != refused_.end()) return;
+  refused_.push_back(address);
+  util::log(util::LogLevel::kWarning, "{}", reason);
 }
 
 void RoceLink::leave_to_parent() {
@@ -92,11 +106,17 @@ void RoceLink::handle_frame(const wire::Frame& frame) {
     return;
   }
   if (frame.packets() != 1) return send_train(frame);
-  if (!datagrams_[0].make(frame, wire::kRoceUdpPort)) {
-    ++unfit_;
-    return;
-  }
+  if (!datagrams_[0].make(frame, wire::kRoceUdpPort)) return note_unfit(frame);
   send(1);
+}
+
+/// Counts a packet that is none of RoCEv2.
+void RoceLink::note_unfit(const wire::Frame& frame) {
+  ++unfit_;
+  const auto type = wire::Ethernet::parse(wire::EthernetView(frame.link_header())).ether_type;
+  if (type != wire::EtherType::kRoceV1 || std::exchange(has_warned_of_v1_, true)) return;
+  util::log(util::LogLevel::kWarning,
+            "RoCE v1 does not reach other machines: select a GID of type RoCE v2");
 }
 
 void RoceLink::send_train(const wire::Frame& train) {
@@ -107,7 +127,7 @@ void RoceLink::send_train(const wire::Frame& train) {
       if (datagrams_[count].make(packets_[count], wire::kRoceUdpPort)) {
         ++count;
       } else {
-        ++unfit_;
+        note_unfit(packets_[count]);
       }
     }
     if (count != 0) send(count);

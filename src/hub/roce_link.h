@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "fabric/port.h"
@@ -70,6 +71,8 @@ class RoceLink final : public fabric::Receiver {
 
  private:
   bool has_socket(const wire::Gid& address) const;
+  void refuse(const wire::Gid& address, std::string_view reason);
+  void note_unfit(const wire::Frame& frame);
   void send_train(const wire::Frame& train);
   void send(std::size_t count);
   void report(const RoceSocket::Complaint& complaint);
@@ -87,6 +90,7 @@ class RoceLink final : public fabric::Receiver {
   Patience patience_{Patience::kLeast};
   bool has_sent_ = false;  ///< the kernel's buffers may hold packets
   std::uint64_t unfit_ = 0;
+  bool has_warned_of_v1_ = false;
   util::RateLimiter lines_{4, std::chrono::seconds(10)};  ///< of the log
 };
 

@@ -49,6 +49,7 @@ std::optional<hub::UdpRoute> Machines::find_route(const driver::Gid& to) const {
 
 void Machines::inspect(util::Inspection& out) const {
   if (roce_ == nullptr) return;
+  out.values([&](util::InspectNode& node) { node.add("lost_unfit", roce_->unfit()); });
   for (const auto& socket : roce_->sockets()) {
     out.part(fmt::format("udp {}", hub::text_of(socket->address())), [&](util::InspectNode& node) {
       const auto& counters = socket->counters();

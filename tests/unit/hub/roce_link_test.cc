@@ -323,6 +323,40 @@ TEST_F(RoceLinkTest, OnlyItsOwnAddressesSend) {
   EXPECT_EQ(a_.link().unfit(), 2u);
 }
 
+/// The warnings while `act` runs.
+template <class Act>
+std::vector<std::string> warnings_of(Act&& act) {
+  std::vector<std::string> lines;
+  util::set_log_sink([&](util::LogLevel level, std::string_view line) {
+    if (level == util::LogLevel::kWarning) lines.emplace_back(line);
+  });
+  act();
+  util::set_log_sink(util::write_to_stderr);
+  return lines;
+}
+
+TEST_F(RoceLinkTest, RoceV1IsReportedOnce) {
+  auto address = a_.path_to(b_.gid());
+  address.encapsulation = wire::Encapsulation::kRoceV1;
+  const auto lines = warnings_of([&] {
+    a_.send(address, payload_);
+    a_.send(address, payload_);
+  });
+  EXPECT_THAT(lines, ElementsAre(HasSubstr("RoCE v1 does not reach other machines")));
+}
+
+TEST_F(RoceLinkTest, EachAddressBeyondTheMostIsReportedOnce) {
+  std::vector<wire::Gid> addresses;
+  for (unsigned i = 0; i != RoceLink::kAddressesMax + 1; ++i)
+    addresses.push_back(address_of(100 + i));
+  const auto lines = warnings_of([&] {
+    a_.link().set_addresses(addresses);
+    a_.link().set_addresses(addresses);
+  });
+  EXPECT_EQ(a_.link().sockets().size(), RoceLink::kAddressesMax);
+  EXPECT_THAT(lines, ElementsAre(HasSubstr("only 16 addresses get a UDP socket")));
+}
+
 TEST_F(RoceLinkTest, DatagramsThatAreNoPacketsAreCounted) {
   const os::UniqueFd stranger(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   const auto to = UdpAddress::of(b_.gid(), 4791);
