@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "fabric/switch.h"
 #include "hub/udp_address.h"
 #include "os/memory_faults.h"
+#include "os/own_network.h"
 #include "util/log.h"
 #include "wire/ib_header.h"
 #include "wire/train.h"
@@ -435,6 +437,28 @@ TEST_F(RoceLinkTest, APacketOfAnotherProcessIsDelivered) {
 }
 
 TEST_F(RoceLinkTest, HasRoomWhileTheKernelDrainsItsBuffer) {
+  EXPECT_GE(a_.link().room(), std::size_t{128} << 10);
+}
+
+// Packets to a neighbor that does not answer stay in the socket's buffer.
+TEST_F(RoceLinkTest, HasNoRoomUntilTheKernelDrainsItsBuffer) {
+  const os::OwnNetwork network;
+  if (!network.made()) GTEST_SKIP() << "no namespaces for users here";
+  os::OwnNetwork::run(
+      "ip link add va type veth peer name vb && ip link set va up &&"
+      " ip address add 10.9.0.1/24 dev va");
+  std::ofstream("/proc/sys/net/ipv4/neigh/va/unres_qlen_bytes") << (1 << 30);
+  std::ofstream("/proc/sys/net/ipv4/neigh/va/retrans_time_ms") << 3'600'000;
+  const auto own = wire::Gid::from_ipv4(10, 9, 0, 1);
+  a_.link().set_addresses(std::span(&own, 1));
+  ASSERT_EQ(a_.link().sockets().size(), 1u);
+  auto address = a_.path_to(wire::Gid::from_ipv4(10, 9, 0, 2));
+  address.source_gid = own;
+  const auto& lost = a_.socket().counters().lost;
+  for (int i = 0; i != 50'000 && lost.no_room == 0; ++i) a_.send(address, payload_);
+  ASSERT_EQ(lost.no_room, 1u);
+  EXPECT_EQ(a_.link().room(), 0u);
+  os::OwnNetwork::run("ip link set va down");  // drops them
   EXPECT_GE(a_.link().room(), std::size_t{128} << 10);
 }
 
