@@ -78,7 +78,8 @@ class Run {
  private:
   util::Result<void> set_up_own(const run::FabricSetup& setup);
   util::Result<void> set_up_shared(const run::FabricSetup& setup);
-  util::Result<void> notify_program(std::vector<std::string>& environment);
+  util::Result<void> notify_program(const std::vector<std::string>& rules,
+                                    std::vector<std::string>& environment);
   util::Result<void> block_signals();
   util::Result<void> watch();
   util::Result<int> wait();
@@ -117,6 +118,8 @@ util::Result<int> Run::run() {
   shown_ = *std::move(shown);
   const auto setup = options_.fabric.setup();
   if (!setup) return tl::unexpected(setup.error());
+  const auto rules = run::read_rules(options_.faults);
+  if (!rules) return tl::unexpected(rules.error());
   auto good = options_.fabric.own ? set_up_own(*setup) : set_up_shared(*setup);
   if (!good) return tl::unexpected(good.error());
   if (const auto why = run::why_out_of_reach(run::find_program(options_.program.front()));
@@ -125,7 +128,7 @@ util::Result<int> Run::run() {
                  why.c_str());
   }
   auto environment = run::environment_for(run::own_environment(), *library, directory_);
-  if (auto told = notify_program(environment); !told) return tl::unexpected(told.error());
+  if (auto told = notify_program(*rules, environment); !told) return tl::unexpected(told.error());
   const auto started = run::start_program(options_.program, environment, signals_before_);
   if (started.pid < 0) {
     std::fprintf(stderr, "softhca: %s\n", started.reason.c_str());
@@ -184,12 +187,11 @@ util::Result<void> Run::set_up_shared(const run::FabricSetup& setup) {
 }
 
 /// Adds the library's other variables, besides the directory.
-util::Result<void> Run::notify_program(std::vector<std::string>& environment) {
+util::Result<void> Run::notify_program(const std::vector<std::string>& rules,
+                                       std::vector<std::string>& environment) {
   for (auto& one : options_.seen.variables(shown_)) environment.push_back(std::move(one));
-  const auto rules = run::read_rules(options_.faults);
-  if (!rules) return tl::unexpected(rules.error());
-  if (rules->empty() && options_.control.empty()) return {};
-  auto faults = run::RunFaults::create(*rules);
+  if (rules.empty() && options_.control.empty()) return {};
+  auto faults = run::RunFaults::create(rules);
   if (!faults) return tl::unexpected(faults.error());
   faults_.emplace(*std::move(faults));
   environment.push_back(faults_->variable());

@@ -12,6 +12,7 @@ namespace softhca::run {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::IsEmpty;
 
 TEST(RuleFiles, CommentsAndBlankLinesDoNotCount) {
@@ -28,6 +29,16 @@ TEST(RuleFiles, AFileStandsForItsRules) {
   EXPECT_THAT(read_rules({"a", "@" + std::string(path), "d"}).value(),
               ElementsAre("a", "b", "c", "d"));
   EXPECT_FALSE(read_rules({"@" + std::string(path) + "x"}));
+}
+
+TEST(RuleFiles, AFileThatCannotBeReadIsAnError) {
+  const test::TemporaryDirectory directory;
+  const std::string path = directory / "";
+  EXPECT_EQ(read_rules({"@" + path}).error().message, "--fault @" + path + ": Is a directory");
+}
+
+TEST(RuleFiles, AFileWithoutEndIsAnError) {
+  EXPECT_THAT(read_rules({"@/dev/zero"}).error().message, HasSubstr("more than 1048576 bytes"));
 }
 
 }  // namespace
