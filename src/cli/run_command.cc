@@ -191,7 +191,7 @@ util::Result<void> Run::notify_program(const std::vector<std::string>& rules,
                                        std::vector<std::string>& environment) {
   for (auto& one : options_.seen.variables(shown_)) environment.push_back(std::move(one));
   if (rules.empty() && options_.control.empty()) return {};
-  auto faults = run::RunFaults::create(rules);
+  auto faults = run::RunFaults::create(rules, shown_.names());
   if (!faults) return tl::unexpected(faults.error());
   faults_.emplace(*std::move(faults));
   environment.push_back(faults_->variable());

@@ -12,6 +12,7 @@
 
 #include "os/file_size.h"
 #include "util/log.h"
+#include "util/nearest.h"
 #include "util/rule_words.h"
 
 namespace softhca::fabric {
@@ -49,7 +50,7 @@ util::Result<SharedFaults*> map(const std::string& path) {
 
 }  // namespace
 
-util::Result<FaultBook> FaultBook::create(std::string path) {
+util::Result<FaultBook> FaultBook::create(std::string path, std::vector<std::string> ports) {
   os::UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!file) return util::fail_errno(fmt::format("'{}'", path));
   // New bytes are zero: no rules.
@@ -60,7 +61,7 @@ util::Result<FaultBook> FaultBook::create(std::string path) {
   if (::posix_fallocate(file.get(), 0, sizeof(SharedFaults)) != 0) {
     return util::fail(fmt::format("'{}': there is no room for it", path));
   }
-  return FaultBook(std::move(path), std::move(file));
+  return FaultBook(std::move(path), std::move(file), std::move(ports));
 }
 
 /// Writes a slot, or with id 0 frees it, while the generation is odd.
@@ -82,6 +83,10 @@ util::Result<void> FaultBook::write(std::size_t slot, Id id, std::string_view te
 util::Result<std::string> FaultBook::add(std::string_view text) {
   auto rule = parse_fault(text);
   if (!rule) return tl::unexpected(rule.error());
+  if (rule->port != "*" && std::ranges::find(ports_, rule->port) == ports_.end()) {
+    return util::fail(
+        fmt::format("there is no port '{}'{}", rule->port, util::nearest(rule->port, ports_)));
+  }
   const auto words = to_text(*rule);
   if (words.size() > SharedFaults::kTextMax) {
     return util::fail(fmt::format("a rule has at most {} bytes", SharedFaults::kTextMax));

@@ -11,6 +11,8 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "fabric/network_faults.h"
 #include "os/unique_fd.h"
@@ -41,8 +43,8 @@ class FaultBook {
  public:
   using Id = std::uint32_t;
 
-  /// Creates the file.
-  static util::Result<FaultBook> create(std::string path);
+  /// Creates the file. `ports`: the names that port= may have.
+  static util::Result<FaultBook> create(std::string path, std::vector<std::string> ports);
 
   const std::string& path() const { return path_; }
   /// Returns the rule's line of the list. Fails if the text is no network rule.
@@ -62,12 +64,14 @@ class FaultBook {
     FaultRule rule;
   };
 
-  FaultBook(std::string path, os::UniqueFd file) : path_(std::move(path)), file_(std::move(file)) {}
+  FaultBook(std::string path, os::UniqueFd file, std::vector<std::string> ports)
+      : path_(std::move(path)), file_(std::move(file)), ports_(std::move(ports)) {}
   std::string line(Id id, const Rule& rule) const;
   util::Result<void> write(std::size_t slot, Id id, std::string_view text);
 
   std::string path_;
   os::UniqueFd file_;
+  std::vector<std::string> ports_;
   std::map<Id, Rule> rules_;
   Id last_ = 0;
   std::uint32_t generation_ = 0;

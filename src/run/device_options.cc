@@ -76,6 +76,13 @@ std::string ShownDevices::word() const {
   return count == 1 ? "" : fmt::format("{}", count);
 }
 
+std::vector<std::string> ShownDevices::names() const {
+  std::vector<std::string> all;
+  for (unsigned i = 0; i != count; ++i)
+    all.push_back(fmt::format("mlx5_{}", host.first_free() + i));
+  return all;
+}
+
 util::Result<ShownDevices> DeviceOptions::shown() const {
   ShownDevices shown{.count = count()};
   if (!host_devices) return shown;

@@ -22,6 +22,8 @@ struct ShownDevices {
 
   /// The word for door::kDevicesVariable; empty: none is needed.
   std::string word() const;
+  /// Those of softhca's devices: "mlx5_0", "mlx5_1", ...
+  std::vector<std::string> names() const;
 };
 
 struct DeviceOptions {

@@ -13,8 +13,10 @@ namespace softhca::run {
 
 class RunFaults {
  public:
-  /// Makes the file of the rules, with these. The error names the wrong one.
-  static util::Result<RunFaults> create(const std::vector<std::string>& rules);
+  /// Makes the file of the rules, with these. The error names the wrong one. `ports`: the names of
+  /// the run's devices.
+  static util::Result<RunFaults> create(const std::vector<std::string>& rules,
+                                        std::vector<std::string> ports);
 
   fabric::FaultBook& book() { return book_; }
   /// The variable by which programs find it, "NAME=value".

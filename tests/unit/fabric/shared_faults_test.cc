@@ -22,7 +22,7 @@ class SharedFaultsTest : public testing::Test {
  protected:
   SharedFaultsTest() {
     EXPECT_NE(::mkdtemp(directory_.data()), nullptr);
-    book_.emplace(FaultBook::create(directory_ + "/rules").value());
+    book_.emplace(FaultBook::create(directory_ + "/rules", {"a", kLong}).value());
   }
   ~SharedFaultsTest() override { std::filesystem::remove_all(directory_); }
 
@@ -31,6 +31,8 @@ class SharedFaultsTest : public testing::Test {
     return answer ? *answer : "error: " + answer.error().message;
   }
 
+  /// The name of a port, longer than a rule may be.
+  const std::string kLong = std::string(500, 'a');
   std::string directory_ = "/tmp/softhca-rules-XXXXXX";
   std::optional<FaultBook> book_;
 };
@@ -93,7 +95,8 @@ TEST_F(SharedFaultsTest, WrongRequestsSayWhatIsWrong) {
   EXPECT_THAT(answer("remove", "n7"), HasSubstr("there is no rule 'n7'"));
   EXPECT_THAT(answer("list", "x"), HasSubstr("takes no argument"));
   EXPECT_THAT(answer("show"), HasSubstr("fault takes add RULE"));
-  EXPECT_THAT(answer("add", "port=" + std::string(500, 'a') + ",do=lose"), HasSubstr("at most"));
+  EXPECT_THAT(answer("add", "port=" + kLong + ",do=lose"), HasSubstr("at most"));
+  EXPECT_EQ(answer("add", "port=b,do=lose"), "error: there is no port 'b'");
 }
 
 // Any process of the run may write to the file.

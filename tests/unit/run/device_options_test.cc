@@ -23,6 +23,10 @@ TEST(DeviceOptions, AProgramFindsNumberAddressesAndLossInItsEnvironment) {
       ElementsAre("SOFTHCA_ADDRESS=10.0.0.1,10.0.0.2", "SOFTHCA_DEVICES=3", "SOFTHCA_LOSS=0.5,7"));
 }
 
+TEST(DeviceOptions, DevicesAreNumberedFromZero) {
+  EXPECT_THAT(ShownDevices{.count = 2}.names(), ElementsAre("mlx5_0", "mlx5_1"));
+}
+
 TEST(DeviceOptions, OptionsThatContradictEachOtherAreRefused) {
   EXPECT_NE((DeviceOptions{.devices = 3, .models = {"connectx", "connectx"}}.check()), "");
   EXPECT_NE((DeviceOptions{.addresses = {"10.0.0.1", "10.0.0.2"}}.check()), "");
