@@ -1,7 +1,9 @@
 // The network rules of a run, in a file that all its processes map: they see a rule when it is
 // added, also those that start later, and count in the same counters.
 //
-// One process writes rules, and does not map the file. The others only count.
+// One process writes rules, and does not map the file. The others only count. A program that makes
+// the file shorter ends those that map it (SIGBUS): only the run's user may open it, who may end
+// them anyway.
 #pragma once
 
 #include <array>
