@@ -147,7 +147,7 @@ void FaultyLink::pass(Direction direction, const wire::Frame& packet) {
   const auto now = faults_.now();
   // A copy, because frames that were held before may be sent first, in the draft of the port below.
   wire::Frame frame(packet);
-  release_due(direction, now);
+  release_due(direction, now, kReleasedPerFrame);
   const auto fate = decide(direction, frame, now);
   if (fate.lost) return;
   send(direction, frame, fate, now);
@@ -158,16 +158,18 @@ void FaultyLink::send(Direction direction, const wire::Frame& frame, const Fate&
                       util::Time now) {
   auto& on = lane(direction);
   const bool waits = fate.holder != nullptr && (fate.due > now || fate.passes != 0);
-  if (!waits && on.paused_until <= now) {
+  const bool is_paused = on.paused_until > now, is_behind = on.held.next() <= now;
+  if (!waits && !is_paused && !is_behind) {
     forward(direction, frame, now);
     on.held.note_pass();
-    return release_due(direction, now);
+    return release_due(direction, now, kReleasedPerFrame);
   }
-  const auto due = std::max(fate.due, on.paused_until);
+  const auto due = std::max({fate.due, on.paused_until, is_behind ? now : util::Time::min()});
+  const auto other = is_paused ? on.paused_by : on.held.next_owner();
   const HeldFrames::Terms terms{.due = due,
                                 .passes = fate.passes,
                                 .latest = std::max(due, now) + kReorderHold,
-                                .owner = waits ? fate.holder->id() : on.paused_by};
+                                .owner = waits ? fate.holder->id() : other};
   if (on.held.hold(frame, terms)) return take_room(direction);
   const auto* const owner = faults_.find(terms.owner);
   if (owner != nullptr) count(owner->counters->lost);
@@ -198,9 +200,9 @@ void FaultyLink::forward(Direction direction, const wire::Frame& frame, util::Ti
   }
 }
 
-void FaultyLink::release_due(Direction direction, util::Time now) {
+void FaultyLink::release_due(Direction direction, util::Time now, std::size_t most) {
   auto& from = lane(direction);
-  while (from.paused_until <= now) {
+  for (; most != 0 && from.paused_until <= now; --most) {
     const auto frame = from.held.take_due(now);
     if (!frame) return;
     forward(direction, *frame, now);
@@ -358,10 +360,10 @@ const FaultyLink::Rule* FaultyLink::down_by(util::Time now) const {
   return found == rules_.end() ? nullptr : &*found;
 }
 
-void FaultyLink::handle_timeout(util::Time now) {
+void FaultyLink::handle_timeout(util::Time now, std::size_t most) {
   if (!active_) return;
   count_flaps(now);
-  for (const auto direction : {Direction::kTx, Direction::kRx}) release_due(direction, now);
+  for (const auto direction : {Direction::kTx, Direction::kRx}) release_due(direction, now, most);
   if (rules_.empty()) take_path();
 }
 

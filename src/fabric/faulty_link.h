@@ -9,6 +9,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -25,6 +26,8 @@ class FaultyLink final : public PassingPort, private NetworkFaults::Observer {
  public:
   /// Bytes that wait for a limit without queue=.
   static constexpr std::uint64_t kQueue = 256 << 10;
+  /// Most frames that have waited and go on with another one. If more could, it waits behind them.
+  static constexpr std::size_t kReleasedPerFrame = 4;
   /// Longest wait of a reordered frame for others to pass.
   static constexpr util::Duration kReorderHold = std::chrono::microseconds(100);
 
@@ -42,9 +45,10 @@ class FaultyLink final : public PassingPort, private NetworkFaults::Observer {
   void set_receiver(Receiver* receiver) override;
   bool link_up() const override { return PassingPort::link_up() && (!active_ || !is_down()); }
 
-  /// Sends and delivers the frames whose time has come. Receivers may transmit, so the owner lets
-  /// the port below deliver before a device runs.
-  void handle_timeout(util::Time now);
+  /// Sends and delivers frames whose time has come, at most `most` in each direction; has_due()
+  /// says whether there are more. Receivers may transmit, so the owner lets the port below deliver
+  /// before a device runs.
+  void handle_timeout(util::Time now, std::size_t most = SIZE_MAX);
   /// When handle_timeout() has something to do.
   util::Time next_event() const;
   /// True if handle_timeout() has frames to send or deliver now.
@@ -87,7 +91,7 @@ class FaultyLink final : public PassingPort, private NetworkFaults::Observer {
   void take_room(Direction direction);
   void send(Direction direction, const wire::Frame& frame, const Fate& fate, util::Time now);
   void forward(Direction direction, const wire::Frame& frame, util::Time now);
-  void release_due(Direction direction, util::Time now);
+  void release_due(Direction direction, util::Time now, std::size_t most);
   Fate decide(Direction direction, wire::Frame& frame, util::Time now);
   bool fires(Rule& state, util::Time now);
   void apply(Rule& state, Direction direction, wire::Frame& frame, const FrameFacts& facts,

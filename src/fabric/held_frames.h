@@ -41,6 +41,8 @@ class HeldFrames {
     }
   }
   util::Time next() const { return frames_.empty() ? util::kNever : frames_.begin()->first; }
+  /// The rule that holds the frame of next(); 0: none.
+  unsigned next_owner() const { return empty() ? 0 : frames_.begin()->second.terms.owner; }
   bool empty() const { return frames_.empty(); }
 
  private:

@@ -85,7 +85,7 @@ bool Switches::has_frames() {
 
 void Switches::deliver(std::size_t frames) {
   for (auto* link : links_) {
-    if (link->has_due()) link->handle_timeout(util::monotonic_now());
+    if (link->has_due()) link->handle_timeout(util::monotonic_now(), frames);
   }
   for (auto& [name, one] : by_name_) {
     one->network.deliver(frames);

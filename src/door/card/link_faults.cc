@@ -1,6 +1,13 @@
 #include "door/card/link_faults.h"
 
 namespace softhca::door {
+namespace {
+
+/// Most frames of one direction in a turn: more might not fit into the rings to the hub, or would
+/// keep the device waiting.
+constexpr std::size_t kWaitedPerTurn = 64;
+
+}  // namespace
 
 std::unique_ptr<LinkFaults> LinkFaults::create(fabric::Port& below, Options options) {
   if (options.loss.probability <= 0 && options.rules.empty()) return nullptr;
@@ -16,7 +23,7 @@ std::unique_ptr<LinkFaults> LinkFaults::create(fabric::Port& below, Options opti
 
 void LinkFaults::pass_time(util::Time now) {
   if (reader_ != nullptr) reader_->follow();
-  link_.handle_timeout(now);
+  link_.handle_timeout(now, kWaitedPerTurn);
 }
 
 std::optional<bool> LinkFaults::see_change() {

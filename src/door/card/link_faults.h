@@ -29,7 +29,8 @@ class LinkFaults {
 
   /// The port in front of `below`.
   fabric::Port& port() { return link_; }
-  /// Follows the rules, and sends and delivers the frames that have waited until `now`.
+  /// Follows the rules, and sends and delivers frames that have waited until `now`. If more have
+  /// than a turn takes, next_event() is past.
   void pass_time(util::Time now);
   /// When the next frame has waited.
   util::Time next_event() const { return link_.next_event(); }

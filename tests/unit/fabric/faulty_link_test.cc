@@ -251,6 +251,26 @@ TEST_F(FaultyLinkTest, APauseStopsOneDirectionAndKeepsTheOrder) {
   EXPECT_THAT(below_.texts, ElementsAre("1", "2", "3", "5"));
 }
 
+TEST_F(FaultyLinkTest, OneCallReleasesALimitedNumberOfFramesInOrder) {
+  const auto id = add("port=a,nth=1,do=pause,time=1ms");
+  std::vector<std::string> all;
+  for (int i = 0; i != 20; ++i) all.push_back(std::to_string(i));
+  send(all);
+  now_ = util::Time(1ms);
+  link_.handle_timeout(now_, 5);
+  EXPECT_THAT(below_.texts, SizeIs(5));
+  EXPECT_TRUE(link_.has_due());
+  // A further frame takes some with it, and waits behind the rest.
+  all.emplace_back("late");
+  send({"late"});
+  EXPECT_THAT(below_.texts, SizeIs(5 + FaultyLink::kReleasedPerFrame));
+  EXPECT_LE(link_.next_event(), now_);
+  faults_.remove(id);
+  link_.handle_timeout(now_);
+  EXPECT_EQ(below_.texts, all);
+  EXPECT_FALSE(link_.has_due());
+}
+
 TEST_F(FaultyLinkTest, WhatTheMemoryDoesNotHoldIsLostAndCounted) {
   const auto id = add("port=a,do=delay,time=1s");
   for (std::size_t i = 0; i != HeldFrames::kFramesMax + 3; ++i) send({"x"});
