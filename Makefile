@@ -32,7 +32,7 @@ LONG_TESTS = ^tidy$$|^neighbours\.|^soak\.|RcSoak|ImpairedWire
 CLANG_TIDY = clang-tidy-19 --quiet --extra-arg=-Wno-unknown-warning-option
 
 .DEFAULT_GOAL := build
-.PHONY: deps configure build softhca deb check test test-times test-unit test-guest test-long boots nightly sanitize sanitized mutants mutants-random soak pyverbs pyverbs-host pyverbs-debian oracle door-kills distributions kernel-users soft-roce soft-roce-host perftest examples dpdk verbs-soak demo bench fuzz coverage model docs site format format-check tidy clean help
+.PHONY: deps configure build softhca deb check test test-times test-unit test-guest test-long boots nightly sanitize sanitized mutants mutants-random soak pyverbs pyverbs-host pyverbs-debian oracle door-kills distributions kernel-users soft-roce soft-roce-host clusters perftest examples dpdk verbs-soak demo bench fuzz coverage model docs site format format-check tidy clean help
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -142,6 +142,10 @@ soft-roce: softhca ## our RoCE and rdma_rxe on a device of ours, in two guests, 
 
 soft-roce-host: softhca ## programs of softhca run on this host with a guest's RoCE and rdma_rxe, by UDP and a TAP (root, KERNEL)
 	@tests/guest/host_network $(BUILD)/softhca $(KERNEL)
+
+clusters: configure ## MPI jobs and Slurm on two machines, which are namespaces (docs/clusters.md); names the packages that it needs
+	@cmake --build $(BUILD)
+	@/usr/bin/python3 tests/door/clusters.py $(BUILD)/softhca
 
 perftest: softhca ## all programs of perftest in a guest, with all transports and options (KERNEL, ONLY=word)
 	@rm -rf $(BUILD)/perftest && mkdir -p $(BUILD)/perftest && cp tests/guest/*.sh $(BUILD)/perftest

@@ -9,6 +9,7 @@ Needs root, or user namespaces.
 import os
 import pwd
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,14 @@ import tempfile
 import unittest
 from pathlib import Path
 
-import yaml
+PACKAGES = ("mpich", "openmpi-bin", "python3-mpi4py", "python3-yaml", "slurm-client", "slurmctld", "slurmd")
+try:
+    import mpi4py  # noqa: F401
+    import yaml
+except ImportError:
+    sys.exit("clusters.py needs packages that `make deps` leaves out: apt install " + " ".join(PACKAGES))
+if not all(map(shutil.which, ("mpirun.openmpi", "mpiexec.hydra", "srun", "slurmctld", "slurmd"))):
+    sys.exit("clusters.py needs packages that `make deps` leaves out: apt install " + " ".join(PACKAGES))
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import own_network  # noqa: E402
