@@ -78,9 +78,12 @@ void ReceiveQueue::set_state(State state) {
     wq_.ring.reset();
     dropped_ = 0;
     dead_ = false;
+    drop_held();
   }
   state_ = state;
 }
+
+void ReceiveQueue::drop_held() { parts_.cq.drop_held(Qpn(rqn_.value()), user_index_); }
 
 void ReceiveQueue::write_context(util::MutableView<rq_context> out) {
   context_.copy_to(out);

@@ -80,6 +80,9 @@ class ReceiveQueue : public hca::Used {
 
   /// MODIFY_RQ (PRM 7.7.1). RST drops all posted WQEs.
   void set_state(State state);
+  /// Drops CQEs that a fault rule holds back: software that resets or destroys an RQ expects none
+  /// later.
+  void drop_held();
   void set_vlan_strip_disable(bool disable) { vlan_strip_ = !disable; }
   void set_counter_set(CounterSetId id) { counter_set_ = id; }
   /// QUERY_RQ: the context as created, with its changes since.

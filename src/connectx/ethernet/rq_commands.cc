@@ -118,6 +118,7 @@ CommandResult destroy_rq(DriverState& driver, const Command& command) {
   if (rq->in_use()) {
     return refuse(Status::BAD_RES_STATE, "PRM 12.11.3", "a TIR or RQT points to the RQ");
   }
+  rq->drop_held();
   queues.erase(rqn);
   return {};
 }

@@ -78,6 +78,7 @@ void SendQueue::set_state(State state) {
     rung_ = false;
     faults_.stall = 0;
     completions_.reset();
+    drop_held();
   }
   if (state == State::ERR && state_ != State::ERR) {
     // If some frames of the current WQE are already sent, it is flushed like the WQEs after it.
@@ -91,6 +92,8 @@ void SendQueue::set_state(State state) {
   }
   state_ = state;
 }
+
+void SendQueue::drop_held() { parts_.cq.drop_held(Qpn(sqn_.value())); }
 
 void SendQueue::write_context(util::MutableView<sq_context> out) {
   context_.copy_to(out);

@@ -60,6 +60,9 @@ class SendQueue {
 
   /// MODIFY_SQ (PRM 7.9.1). RST drops all posted WQEs. ERR flushes them if the context requests it.
   void set_state(State state);
+  /// Drops CQEs that a fault rule holds back: software that resets or destroys an SQ expects none
+  /// later.
+  void drop_held();
   /// QUERY_SQ: the context as created, with the current state and counters.
   void write_context(util::MutableView<spec::connectx::sq_context> out);
 

@@ -129,6 +129,7 @@ CommandResult destroy_sq(DriverState& driver, const Command& command) {
   auto& queues = driver.ethernet().send_queues();
   auto* sq = queues.find(sqn);
   if (sq == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.10.3", "unknown SQ");
+  sq->drop_held();
   queues.erase(sqn);
   return {};
 }

@@ -234,12 +234,16 @@ void CompletionQueue::follow_fault_rules() {
   if (eqs_.faults()) attention_ |= kFaulty;
 }
 
-void CompletionQueue::drop_held(Qpn qpn) {
+void CompletionQueue::drop_held(Qpn number, std::optional<std::uint32_t> rq_user_index) {
   using AnyCqe = spec::connectx::cqe64_requester;
   if (stall_ == nullptr) return;
-  held_back -= std::erase_if(stall_->held, [qpn](const Stall::Held& held) {
-    const auto cqe = std::span(held.bytes).first(held.size).last<kCqeSize>();
-    return util::View<AnyCqe>(cqe).get(AnyCqe::qpn) == qpn.value();
+  held_back -= std::erase_if(stall_->held, [&](const Stall::Held& held) {
+    const util::View<AnyCqe> cqe(std::span(held.bytes).first(held.size).last<kCqeSize>());
+    if (!rq_user_index) return cqe.get(AnyCqe::qpn) == number.value();
+    const auto opcode = static_cast<spec::connectx::cqe_opcode>(cqe.get(AnyCqe::opcode));
+    const bool is_error = opcode == spec::connectx::cqe_opcode::RESPONDER_ERROR;
+    return cqe.get(AnyCqe::srqn_user_index) == *rq_user_index &&
+           cqe.get(AnyCqe::qpn) == (is_error ? number.value() : 0);
   });
 }
 

@@ -108,7 +108,9 @@ class CompletionQueue : public hca::Used {
   /// back any more.
   void follow_fault_rules();
   /// Drops the CQEs of a QP that a fault rule holds back, as software drops those in the ring.
-  void drop_held(Qpn qpn);
+  /// With `rq_user_index`, `number` is that of an RQ, whose CQEs name it only by its user index,
+  /// unless they report an error.
+  void drop_held(Qpn number, std::optional<std::uint32_t> rq_user_index = std::nullopt);
 
   /// Called when a held event is due, or after the turn in which CQEs were compressed.
   void report_held_event();

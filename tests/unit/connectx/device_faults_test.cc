@@ -5,6 +5,7 @@
 #include <array>
 
 #include "connectx/base/resources.h"
+#include "connectx/ethernet_receive.h"
 #include "connectx/ethernet_send.h"
 #include "connectx/event/event_queue.h"
 #include "connectx/fault_names.h"
@@ -365,6 +366,68 @@ TEST_F(SendQueueFaults, AStalledSqThatFailsFlushes) {
   host.run();
   expect_error(0, cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR, rdma::Reason::kFlushed);
   EXPECT_TRUE(host.port.sent.empty());
+}
+
+TEST_F(SendQueueFaults, AStalledCqDropsTheCompletionsOfAnSqThatIsResetOrDestroyed) {
+  using State = spec::connectx::sq_state;
+  auto rule = rules.add("do=stall-cq");
+  post();
+  EXPECT_TRUE(host.modify_sq(sqn, State::RDY, State::RST).ok());
+  rules.remove(rule);
+  expect_no_completion();
+  sqn = host.create_sq(cqn);
+  rule = rules.add("do=stall-cq");
+  post();
+  EXPECT_EQ(host.port.sent.size(), 2u);
+  using In = spec::connectx::destroy_sq_in;
+  const auto destroyed = host.call<spec::connectx::destroy_sq_out, In>(
+      FakeHost::Opcode::DESTROY_SQ, [&](auto in) { in.set(In::sqn, sqn); });
+  EXPECT_TRUE(destroyed.ok());
+  rules.remove(rule);
+  expect_no_completion();
+}
+
+class ReceiveQueueFaults : public EthernetReceive {
+ protected:
+  void receive() {
+    host.post_receive(rqn, 2048);
+    host.arrive(make_frame({}));
+    host.run();
+  }
+  Rules rules{host.device};
+};
+
+TEST_F(ReceiveQueueFaults, AStalledCqGoesOnWhenTheRuleIsRemoved) {
+  const auto rule = rules.add("do=stall-cq");
+  receive();
+  EXPECT_TRUE(host.poll(cqn).empty());
+  rules.remove(rule);
+  completion();
+}
+
+TEST_F(ReceiveQueueFaults, AStalledCqDropsTheCompletionsOfAnRqThatIsReset) {
+  const auto rule = rules.add("do=stall-cq");
+  receive();
+  EXPECT_TRUE(modify(RqState::RDY, RqState::ERR).ok());
+  host.post_receive(rqn, 2048);
+  host.run_later();  // the flush waits behind the frame
+  EXPECT_TRUE(modify(RqState::ERR, RqState::RST).ok());
+  rules.remove(rule);
+  EXPECT_TRUE(host.poll(cqn).empty());
+}
+
+TEST_F(ReceiveQueueFaults, AStalledCqDropsTheCompletionsOfAnRqThatIsDestroyed) {
+  const auto other = host.create_rq(cqn);
+  const auto rule = rules.add("do=stall-cq");
+  EXPECT_TRUE(host.modify_rq(other, RqState::RDY, RqState::ERR).ok());
+  host.post_receive(other, 2048);
+  host.run_later();
+  using In = spec::connectx::destroy_rq_in;
+  const auto destroyed = host.call<spec::connectx::destroy_rq_out, In>(
+      FakeHost::Opcode::DESTROY_RQ, [&](auto in) { in.set(In::rqn, other); });
+  EXPECT_TRUE(destroyed.ok());
+  rules.remove(rule);
+  EXPECT_TRUE(host.poll(cqn).empty());
 }
 
 }  // namespace
