@@ -1,5 +1,6 @@
 #include "connectx/fault_injection.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "connectx/command/command_interface.h"
@@ -19,11 +20,7 @@ void FaultInjection::set_rules(hca::Faults& rules) {
 void FaultInjection::follow_rules() {
   if (rules_ == nullptr) return;
   hook_.rules = rules_->empty() ? nullptr : rules_;
-  if (removed_by_ != 0 && !hook_.holds(removed_by_)) {
-    removed_by_ = 0;
-    device_.config().set_present(true);
-    device_.reset();
-  }
+  if (removed_by_ != 0 && !hook_.holds(removed_by_)) follow_removal();
   while (const auto* rule = rules_->take_immediate(device_.name(), last_rule_)) {
     last_rule_ = rule->id;
     break_by(*rule);
@@ -34,6 +31,24 @@ void FaultInjection::follow_rules() {
   driver.rdma().follow_fault_rules();
   driver.ethernet().follow_fault_rules();
   device_.note_work();
+}
+
+/// The rule that removed the function has gone. It comes back, unless another one was added
+/// meanwhile.
+void FaultInjection::follow_removal() {
+  const auto keeps_removed = [this](const hca::Faults::Entry& entry) {
+    const auto& rule = entry.rule;
+    return rule.action == hca::FaultAction::kRemove && rule.immediate() && entry.id <= last_rule_ &&
+           (rule.function.empty() || rule.function == device_.name());
+  };
+  const auto other = std::ranges::find_if(rules_->rules(), keeps_removed);
+  if (other != rules_->rules().end()) {
+    removed_by_ = other->id;
+    return;
+  }
+  removed_by_ = 0;
+  device_.config().set_present(true);
+  device_.reset();
 }
 
 void FaultInjection::apply_break() {

@@ -30,6 +30,7 @@ class FaultInjection {
 
  private:
   void break_by(const hca::Faults::Entry& rule);
+  void follow_removal();
 
   Device& device_;
   hca::Faults* rules_ = nullptr;  ///< null: no faults can be injected

@@ -137,6 +137,16 @@ TEST_F(DeviceFaults, ARemovedFunctionReadsAsOnes) {
   EXPECT_EQ(host.device.driver().state(), HcaState::kDisabled) << "it comes back reset";
 }
 
+TEST_F(DeviceFaults, AFunctionIsAbsentUntilTheLastRuleThatRemovesItIsRemoved) {
+  const auto first = rules.add("do=remove");
+  const auto second = rules.add("do=remove");
+  rules.add("function=another,do=remove");
+  rules.remove(first);
+  EXPECT_EQ(vendor_id(), 0xFFFFu);
+  rules.remove(second);
+  EXPECT_EQ(vendor_id(), 0x15b3u);
+}
+
 TEST_F(DeviceFaults, ARemovalCanWaitForACommand) {
   rules.add("opcode=QUERY_PAGES,do=remove");
   post(0);
