@@ -17,6 +17,7 @@
 #include "hub/hello.h"
 #include "hub/hub_client.h"
 #include "hub/join.h"
+#include "hub/roce_link.h"
 #include "os/event_signal.h"
 #include "os/foreign_bytes.h"
 #include "os/unix_socket.h"
@@ -327,7 +328,8 @@ std::size_t Hub::take_frames(Client& client) {
 bool Hub::must_wait(Client& client, std::span<const std::byte> frame) {
   if (frame.size() < wire::EthernetLayout::kSize) return false;
   const auto ethernet = wire::Ethernet::parse(wire::EthernetView(frame));
-  if (number_of(std::as_bytes(std::span(ethernet.source.bytes))) == 0) {
+  if (number_of(std::as_bytes(std::span(ethernet.source.bytes))) == 0 &&
+      ethernet.source != RoceLink::mac()) {
     stations_.learn(ethernet.source, client.number);
   }
   auto* const other = find_station(frame);

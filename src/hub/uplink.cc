@@ -13,6 +13,7 @@
 
 #include "hub/fd_message.h"
 #include "hub/hello.h"
+#include "hub/roce_link.h"
 #include "os/kept_fd.h"
 #include "util/endian.h"
 
@@ -26,6 +27,15 @@ constexpr auto kPatience = Patience::kLongest;
 constexpr std::size_t kByHub = std::size_t{512} << 10;
 std::uint64_t to_u64(const std::array<std::uint8_t, 6>& mac) {
   return wire::MacAddress::from(std::as_bytes(std::span(mac))).to_u64();
+}
+
+/// Every process has a router with this address on its own switch. From elsewhere, a frame with it
+/// would make the switch send the router's frames there.
+bool is_of_a_router(const wire::Frame& frame) {
+  constexpr auto kSize = wire::MacAddress::kSize;
+  const auto header = frame.link_header();
+  return header.size() >= 2 * kSize &&
+         wire::MacAddress::from(header.subspan<kSize, kSize>()) == RoceLink::mac();
 }
 
 /// Whether an eventfd blocks is a property of the file, which the peer shares. The peer may have
@@ -87,15 +97,22 @@ std::size_t Uplink::receive(std::size_t frames) {
     if (!link->reads && is_late(*link)) late.push_back(link.get());
   }
   auto count = hub_.receive(*port_, frames, [this](const auto& frame) {
-    return handle_note(frame) ? fabric::Verdict::kTaken : fabric::Verdict::kGoes;
+    return is_of_a_router(frame) || handle_note(frame) ? fabric::Verdict::kTaken
+                                                       : fabric::Verdict::kGoes;
   });
   if (count < frames) {
     for (auto* link : late) link->reads = true;
   }
   for (const auto& link : links_) {
-    if (link->reads) count += link->rings.receive(*port_, frames);
+    if (link->reads) count += receive_from(*link, frames);
   }
   return count;
+}
+
+std::size_t Uplink::receive_from(Link& link, std::size_t frames) {
+  return link.rings.receive(*port_, frames, [](const auto& frame) {
+    return is_of_a_router(frame) ? fabric::Verdict::kTaken : fabric::Verdict::kGoes;
+  });
 }
 
 /// Whether the kSwitched note seems lost. The peer sent the frames in the link's ring after all
@@ -245,7 +262,7 @@ void Uplink::meet_introduced() {
 void Uplink::drop_gone() {
   const auto at = std::ranges::find_if(
       links_, [](const auto& link) { return link->gone || link->rings.broken(); });
-  if ((*at)->gone) (*at)->rings.receive(*port_, SIZE_MAX);
+  if ((*at)->gone) receive_from(**at, SIZE_MAX);
   (void)port_->settle();
   last_ = nullptr;
   links_.erase(at);

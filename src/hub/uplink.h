@@ -86,6 +86,7 @@ class Uplink final : public fabric::Receiver {
   };
 
   Link* find(std::uint64_t mac);
+  std::size_t receive_from(Link& link, std::size_t frames);
   void say(LinkNote::Kind kind, std::uint64_t to);
   bool handle_note(const wire::Frame& frame);
   void take_datagram(const wire::Frame& frame);

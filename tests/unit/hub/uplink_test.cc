@@ -8,6 +8,7 @@
 
 #include "fabric/switch.h"
 #include "hub/hub.h"
+#include "hub/roce_link.h"
 #include "hub/uplink_process.h"
 #include "wire/ib_header.h"
 #include "wire/train.h"
@@ -181,6 +182,33 @@ TEST_F(UplinkTest, AProcessCannotSendNotesAsAnother) {
   a_->send(b_->mac(), "straight");
   EXPECT_THAT(b_->take(), ElementsAre("straight"));
   EXPECT_EQ(a_->link().links(), 1u);
+}
+
+// Each process has a router of this address on its own switch (RoceLink).
+TEST_F(UplinkTest, NoFrameComesFromTheRouterOfAnother) {
+  const auto forge = [&] {
+    b_->send(fabric::frame_of(a_->mac(), RoceLink::mac().to_u64(), "forged"));
+    b_->send(a_->mac(), "true");
+    run_all();
+    EXPECT_THAT(a_->take(), ElementsAre("true"));
+  };
+  forge();
+  make_link();
+  forge();
+}
+
+// The hub does not wait for a process that claims to be behind the router's address.
+TEST_F(UplinkTest, TheHubDoesNotLearnWhereARouterIs) {
+  const auto router = RoceLink::mac().to_u64();
+  start({.ring_capacity = os::SharedRing::kCapacityMin});
+  b_->send(fabric::frame_of(a_->mac(), router, "forged"));
+  run_all();
+  // More than the hub keeps free in a ring, and less than a ring holds.
+  constexpr int kFrames = 90;
+  const auto before = hub_->counters().frames;
+  for (int i = 0; i != kFrames; ++i) a_->push(router, std::string(1000, 'x'));
+  run_hub();
+  EXPECT_EQ(hub_->counters().frames, before + kFrames);
 }
 
 TEST_F(UplinkTest, TheLastNoteOfAProcessCannotBeAnothers) {
