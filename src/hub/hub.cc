@@ -44,7 +44,7 @@ constexpr auto kLookAgain = std::chrono::microseconds(50);
 /// Frames of a departed process that are still delivered.
 constexpr std::size_t kLastFrames = 8192;
 /// Bytes from a process's socket in a turn of the loop, and the cost of a request.
-constexpr std::size_t kBytesAtOnce = 256;
+constexpr std::size_t kBytesAtOnce = Request::kSizeMax;
 constexpr std::int64_t kRequestWork = 1000;
 constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
 

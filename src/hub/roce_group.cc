@@ -24,9 +24,9 @@ using BthFormat = spec::infiniband::bth;
 constexpr std::uint32_t kBlockByte = BthFormat::dest_qp.kOffset + 1;
 /// UDP_NO_CHECK6_RX of <linux/udp.h>, which does not go with libc's headers.
 constexpr int kNoCheck6Receive = 102;
-/// Datagrams that are read from a socket before another process gets it. The filter lets no more
-/// arrive: this is what its last owner left unread.
-constexpr unsigned kLeftMax = 8192;
+/// Calls that read what the last process of a socket has left, before the socket counts as spoiled.
+/// A receive buffer holds far fewer datagrams, and the filter lets no more arrive.
+constexpr unsigned kDrainsMax = 1024;
 
 /// A socket address of either family.
 struct SocketName {
@@ -104,10 +104,6 @@ bool reset(int socket) {
   if (!drop_all(socket)) return false;
   const sockaddr nothing{.sa_family = AF_UNSPEC, .sa_data = {}};
   ::connect(socket, &nothing, sizeof nothing);  // a connected socket receives from one peer only
-  std::byte byte;
-  for (unsigned i = 0; i != kLeftMax; ++i) {
-    if (::recv(socket, &byte, sizeof byte, MSG_DONTWAIT | MSG_TRUNC) < 0 && errno == EAGAIN) break;
-  }
   return true;
 }
 
@@ -216,8 +212,10 @@ int RoceGroup::admit(RoceBlock block, RoceRefusal& refusal) {
     if (!open_next(refusal)) return -1;
   }
   auto& member = members_[block];
+  for (int i = 0; i != 2 && !member.is_drained; ++i) drain(member);  // the second finds it empty
   // The option has no value, but Linux wants one.
-  if (member.is_spoiled || !set_option(member.socket.get(), SOL_SOCKET, SO_DETACH_FILTER, 0)) {
+  if (member.is_spoiled || !member.is_drained ||
+      !set_option(member.socket.get(), SOL_SOCKET, SO_DETACH_FILTER, 0)) {
     refusal = {.kind = Why::kSpoiled};
     return -1;
   }
@@ -231,8 +229,28 @@ void RoceGroup::leave(RoceBlock block) {
   auto& member = members_[block];
   member.in_use = false;
   member.is_spoiled = !reset(member.socket.get());
+  member.is_drained = false;
+  member.drains = 0;
   member.drops = drops_of(member.socket.get());  // what its process lost is not counted here
   std::erase(blocks_, block);
+}
+
+bool RoceGroup::drain() {
+  const auto at = std::ranges::find_if(members_, [](const Member& one) {
+    return !one.in_use && !one.is_spoiled && !one.is_drained;
+  });
+  if (at == members_.end()) return false;
+  drain(*at);
+  return true;
+}
+
+/// Reads up to kDrainedAtOnce datagrams, without buffers for them.
+void RoceGroup::drain(Member& member) {
+  std::array<mmsghdr, kDrainedAtOnce> messages{};
+  const int taken =
+      ::recvmmsg(member.socket.get(), messages.data(), kDrainedAtOnce, MSG_DONTWAIT, nullptr);
+  member.is_drained = taken < 0 && errno == EAGAIN;
+  if (++member.drains == kDrainsMax && !member.is_drained) member.is_spoiled = true;
 }
 
 void RoceGroup::count_drops(Member& member) {

@@ -57,6 +57,10 @@ class RoceGroup {
   int member(RoceBlock block) const { return members_[block].socket.get(); }
   /// The process has left. @pre has(block)
   void leave(RoceBlock block);
+  /// Drops at most kDrainedAtOnce packets that a departed process has left unread. False: none are
+  /// left. Until then its block is refused.
+  bool drain();
+  static constexpr unsigned kDrainedAtOnce = 128;
   bool has(RoceBlock block) const { return block < members_.size() && members_[block].in_use; }
   /// The blocks of the processes, the oldest first.
   std::span<const RoceBlock> blocks() const { return blocks_; }
@@ -69,6 +73,8 @@ class RoceGroup {
     os::UniqueFd socket;
     bool in_use = false;
     bool is_spoiled = false;  ///< its last process has made it unusable
+    bool is_drained = true;   ///< its last process has left no packets
+    unsigned drains = 0;      ///< calls of drain() since that process left
     std::uint32_t drops = 0;  ///< the kernel's count for this socket when `dropped` was updated
     std::uint64_t dropped = 0;
   };
@@ -79,6 +85,7 @@ class RoceGroup {
   bool bind(int socket, RoceRefusal& refusal) const;
   bool steer() const;
   static void count_drops(Member& member);
+  static void drain(Member& member);
 
   const wire::Gid address_;
   const std::uint16_t port_;

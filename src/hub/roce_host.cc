@@ -13,11 +13,16 @@ using Why = RoceRefusal::Kind;
 /// Datagrams of one address in a turn of the loop, and the cost of each (util::WorkBudget).
 constexpr unsigned kDatagramsPerTurn = 32;
 constexpr std::int64_t kDatagramWork = 2000;
+/// The cost of RoceGroup::drain().
+constexpr std::int64_t kDrainWork = RoceGroup::kDrainedAtOnce * 150;
 
 }  // namespace
 
 RoceHost::RoceHost(os::EventLoop& loop, Options options, Deliver deliver)
-    : loop_(loop), options_(std::move(options)), deliver_(std::move(deliver)) {}
+    : loop_(loop),
+      options_(std::move(options)),
+      deliver_(std::move(deliver)),
+      drain_(loop, [this] { drain(); }) {}
 
 RoceHost::~RoceHost() {
   for (const auto& [gid, address] : groups_) loop_.remove(address.group->own());
@@ -121,7 +126,17 @@ RoceHost::Seat RoceHost::join(unsigned number, const wire::Gid& gid, RoceRefusal
 void RoceHost::vacate(Address& address, RoceBlock block) {
   address.group->leave(block);
   address.empty_since = options_.clock();
+  drain_.raise();
   set_alarm();
+}
+
+void RoceHost::drain() {
+  for (auto& [gid, address] : groups_) {
+    while (address.group->drain()) {
+      loop_.budget().charge(kDrainWork);
+      if (loop_.budget().spent()) return drain_.raise();
+    }
+  }
 }
 
 void RoceHost::leave(unsigned number, const wire::Gid& gid) {

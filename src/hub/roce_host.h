@@ -91,6 +91,8 @@ class RoceHost {
   void give_back_block(unsigned number);
   void set_alarm();
   void vacate(Address& address, RoceBlock block);
+  /// Drops what departed processes have left in their sockets, in turns of the loop.
+  void drain();
   void receive(const RoceGroup& group);
   bool has_address(RoceBlock block) const;
   RoceBlock block_of(unsigned number) const;
@@ -105,6 +107,7 @@ class RoceHost {
   std::map<wire::Gid, Refused> refused_;
   CmDispatch cm_;
   std::unique_ptr<os::Alarm> alarm_;  ///< for close_idle(); null before the first address
+  os::EventLoop::Notice drain_;
   Counters counters_;
 };
 

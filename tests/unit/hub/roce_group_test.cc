@@ -158,6 +158,22 @@ TEST_P(RoceGroupTest, ABlockThatIsGivenOutAnewHasNoPacketsOfBefore) {
   EXPECT_EQ(group->counters().dropped, 2u) << "what its process lost is not among them";
 }
 
+TEST_P(RoceGroupTest, ABlockIsGivenOutAnewOnlyWhenItsSocketIsEmpty) {
+  constexpr unsigned kLeft = RoceGroup::kDrainedAtOnce + 1;
+  const int fd = admit(1);
+  for (unsigned i = 0; i != kLeft; ++i) send(1, 1);
+  ASSERT_TRUE(is_readable(fd));
+  group->leave(1);
+  EXPECT_FALSE(is_quiet(fd)) << "a turn of the loop does not read without end";
+  RoceRefusal refusal;
+  EXPECT_EQ(group->admit(1, refusal), -1);
+  EXPECT_EQ(refusal.kind, Why::kSpoiled);
+  unsigned drains = 0;
+  while (group->drain()) ++drains;
+  EXPECT_EQ(drains, 1u);
+  EXPECT_TRUE(is_quiet(admit(1)));
+}
+
 TEST_P(RoceGroupTest, ADuplicateOfADepartedProcessChangesNoNumbers) {
   const os::UniqueFd duplicate(::dup(admit(1)));
   const int other = admit(2);

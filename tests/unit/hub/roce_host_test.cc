@@ -114,6 +114,18 @@ TEST_F(RoceHostTest, ABlockIsGivenOutAnewAfterARest) {
   EXPECT_EQ(received_at(again.socket), packet_to(1, 3));
 }
 
+TEST_F(RoceHostTest, WhatADepartedProcessLeavesIsDroppedInTurnsOfTheLoop) {
+  const auto a = join(17);
+  for (unsigned i = 0; i != RoceGroup::kDrainedAtOnce + 1; ++i) {
+    sender.send(address, port, packet_to(1, 1));
+  }
+  ASSERT_TRUE(is_readable(a.socket));
+  host.forget(17);
+  EXPECT_FALSE(is_quiet(a.socket));
+  turns();
+  EXPECT_TRUE(is_quiet(a.socket));
+}
+
 TEST_F(RoceHostTest, ABlockIsKeptUntilTheLastAddressIsLeft) {
   join(17);
   join(17, second);
