@@ -28,6 +28,8 @@ class RoceBlocks {
   std::optional<RoceBlock> take(util::Time now);
   /// @pre the block was taken
   void give_back(RoceBlock block, util::Time now) { resting_.push_back({block, now + kRest}); }
+  /// The same for a block that no process got: it need not rest.
+  void give_back_unused(RoceBlock block) { resting_.push_front({block, util::Time::min()}); }
 
  private:
   struct Resting {

@@ -86,7 +86,7 @@ RoceHost::Address* RoceHost::open(const wire::Gid& gid, RoceRefusal& refusal) {
 /// Gives a process without a block one whose member of the group can be used.
 int RoceHost::admit_new(unsigned number, RoceGroup& group, RoceRefusal& refusal) {
   const auto now = options_.clock();
-  std::vector<RoceBlock> spoiled;
+  std::vector<RoceBlock> unused;
   int socket = -1;
   for (;;) {
     const auto block = blocks_.take(now);
@@ -101,10 +101,10 @@ int RoceHost::admit_new(unsigned number, RoceGroup& group, RoceRefusal& refusal)
       number_of_[*block] = number;
       break;
     }
-    spoiled.push_back(*block);
+    unused.push_back(*block);
     if (refusal.kind != Why::kSpoiled) break;
   }
-  for (const auto block : spoiled) blocks_.give_back(block, now);
+  for (const auto block : unused) blocks_.give_back_unused(block);
   return socket;
 }
 
@@ -144,7 +144,8 @@ void RoceHost::leave(unsigned number, const wire::Gid& gid) {
   const auto at = groups_.find(gid);
   if (block == 0 || at == groups_.end() || !at->second.group->has(block)) return;
   vacate(at->second, block);
-  if (!has_address(block)) give_back_block(number);
+  // The process keeps its block. Otherwise it could use up all blocks, since each rests.
+  if (!has_address(block)) cm_.forget(block);
 }
 
 void RoceHost::forget(unsigned number) {
@@ -177,7 +178,7 @@ void RoceHost::set_alarm() {
 
 bool RoceHost::listen(unsigned number, std::uint64_t service) {
   const auto block = block_of(number);
-  return block != 0 && cm_.listen(block, service, options_.clock());
+  return has_address(block) && cm_.listen(block, service, options_.clock());
 }
 
 void RoceHost::unlisten(unsigned number, std::uint64_t service) {

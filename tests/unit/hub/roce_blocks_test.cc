@@ -14,6 +14,17 @@ TEST(RoceBlocksTest, TheLowestUnusedBlockIsTakenFirst) {
   EXPECT_EQ(blocks.take(util::Time{}), 2);
 }
 
+TEST(RoceBlocksTest, ABlockThatNoProcessGotNeedNotRest) {
+  RoceBlocks blocks;
+  const util::Time now{std::chrono::hours(1)};
+  EXPECT_EQ(blocks.take(now), 1);
+  EXPECT_EQ(blocks.take(now), 2);
+  blocks.give_back(1, now);
+  blocks.give_back_unused(2);
+  EXPECT_EQ(blocks.take(now), 2);
+  EXPECT_EQ(blocks.take(now), 3);
+}
+
 TEST(RoceBlocksTest, ABlockRestsBeforeItIsGivenOutAnew) {
   RoceBlocks blocks;
   const util::Time start{1h};

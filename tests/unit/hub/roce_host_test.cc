@@ -126,15 +126,17 @@ TEST_F(RoceHostTest, WhatADepartedProcessLeavesIsDroppedInTurnsOfTheLoop) {
   EXPECT_TRUE(is_quiet(a.socket));
 }
 
-TEST_F(RoceHostTest, ABlockIsKeptUntilTheLastAddressIsLeft) {
+TEST_F(RoceHostTest, AProcessKeepsItsBlockUntilItLeavesTheHub) {
   join(17);
   join(17, second);
   host.leave(17, address);
   EXPECT_EQ(join(17).block, 1);
   host.leave(17, address);
   host.leave(17, second);
-  EXPECT_EQ(join(17).block, 2) << "the first one rests, also from this process";
-  host.leave(17, second);
+  EXPECT_EQ(join(4).block, 2);
+  EXPECT_EQ(join(17).block, 1);
+  host.leave(17, address);
+  EXPECT_FALSE(host.listen(17, kService)) << "it has no address";
   host.leave(99, second);
   host.forget(99);
 }
