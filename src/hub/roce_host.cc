@@ -47,7 +47,8 @@ bool RoceHost::has_address(RoceBlock block) const {
                              [block](const auto& one) { return one.second.group->has(block); });
 }
 
-RoceHost::Address* RoceHost::find_or_open(const wire::Gid& gid, RoceRefusal& refusal) {
+RoceHost::Address* RoceHost::find_or_open(unsigned number, const wire::Gid& gid,
+                                          RoceRefusal& refusal) {
   if (const auto at = groups_.find(gid); at != groups_.end()) return &at->second;
   const auto now = options_.clock();
   std::erase_if(refused_, [now](const auto& one) { return one.second.until <= now; });
@@ -56,13 +57,25 @@ RoceHost::Address* RoceHost::find_or_open(const wire::Gid& gid, RoceRefusal& ref
     return nullptr;
   }
   close_idle();
-  if (std::max(groups_.size(), refused_.size()) >= options_.addresses_max) {
+  const auto tries =
+      std::ranges::count_if(refused_, [&](const auto& one) { return one.second.number == number; });
+  if (groups_.size() >= options_.addresses_max ||
+      std::cmp_greater_equal(tries, options_.addresses_max)) {
     refusal = {.kind = Why::kTooManyAddresses};
     return nullptr;
   }
   auto* const address = open(gid, refusal);
-  if (address == nullptr) refused_[gid] = {.refusal = refusal, .until = now + kRefusedFor};
+  if (address == nullptr) note_refused(number, gid, refusal);
   return address;
+}
+
+/// Replaces the oldest refusal if there are too many.
+void RoceHost::note_refused(unsigned number, const wire::Gid& gid, const RoceRefusal& refusal) {
+  if (refused_.size() >= options_.addresses_max) {
+    refused_.erase(
+        std::ranges::min_element(refused_, {}, [](const auto& one) { return one.second.until; }));
+  }
+  refused_[gid] = {.refusal = refusal, .until = options_.clock() + kRefusedFor, .number = number};
 }
 
 RoceHost::Address* RoceHost::open(const wire::Gid& gid, RoceRefusal& refusal) {
@@ -116,7 +129,7 @@ int RoceHost::admit(unsigned number, RoceGroup& group, RoceRefusal& refusal) {
 
 RoceHost::Seat RoceHost::join(unsigned number, const wire::Gid& gid, RoceRefusal& refusal) {
   refusal = {};
-  auto* const address = find_or_open(gid, refusal);
+  auto* const address = find_or_open(number, gid, refusal);
   const int socket = address == nullptr ? -1 : admit(number, *address->group, refusal);
   ++(socket < 0 ? counters_.refused : counters_.joined);
   if (socket < 0) return {};

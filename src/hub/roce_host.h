@@ -82,9 +82,11 @@ class RoceHost {
   struct Refused {
     RoceRefusal refusal;
     util::Time until{};
+    unsigned number = 0;  ///< of the process that asked first
   };
 
-  Address* find_or_open(const wire::Gid& address, RoceRefusal& refusal);
+  Address* find_or_open(unsigned number, const wire::Gid& address, RoceRefusal& refusal);
+  void note_refused(unsigned number, const wire::Gid& address, const RoceRefusal& refusal);
   Address* open(const wire::Gid& address, RoceRefusal& refusal);
   int admit(unsigned number, RoceGroup& group, RoceRefusal& refusal);
   int admit_new(unsigned number, RoceGroup& group, RoceRefusal& refusal);

@@ -224,6 +224,13 @@ TEST_F(RoceHostWithFewAddressesTest, RefusedAddressesAreBounded) {
   join(17, wire::Gid::from_ipv4(240, 0, 0, 2), Why::kNoSuchAddress);
 }
 
+TEST_F(RoceHostWithFewAddressesTest, RefusedAddressesOfOneProcessKeepNoOtherFromAnAddress) {
+  join(17, wire::Gid::from_ipv4(240, 0, 0, 1), Why::kNoSuchAddress);
+  join(4, wire::Gid::from_ipv4(240, 0, 0, 2), Why::kNoSuchAddress);
+  join(4, wire::Gid::from_ipv4(240, 0, 0, 3), Why::kTooManyAddresses);
+  EXPECT_EQ(join(18).block, 1);
+}
+
 TEST_F(RoceHostTest, ARequestIsForwardedToItsListener) {
   join(17);
   join(4);
