@@ -34,6 +34,10 @@ void FarMembers::set(unsigned block, const std::bitset<Numbers::kBlock>& living)
                   static_cast<off_t>(block * bytes.size()));
 }
 
+bool has_far_members(const std::string& directory) {
+  return ::access(path_of(directory).c_str(), F_OK) == 0;
+}
+
 bool is_far_member(const std::string& directory, unsigned number) {
   const auto path = path_of(directory);
   const os::UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));

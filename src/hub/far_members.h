@@ -24,6 +24,8 @@ class FarMembers {
   os::UniqueFd file_;
 };
 
+/// Whether the fabric may be joined with those of other machines.
+bool has_far_members(const std::string& directory);
 /// Whether the process lives on another machine. False also if no hub of another machine is joined.
 bool is_far_member(const std::string& directory, unsigned number);
 

@@ -175,11 +175,14 @@ bool is_gone(const std::string& directory, const driver::Gid& gid) {
   if (!gid.is_ipv4()) return false;
   const auto path = path_of(directory, gid);
   // A process holds its file from the start. An address outside the run has none.
-  if (::access(path.c_str(), F_OK) != 0) {
-    const bool may_be_far = errno == ENOENT && is_process(gid);
-    return may_be_far && !hub::is_far_member(directory, number_of(gid));
+  const bool was_here = ::access(path.c_str(), F_OK) == 0;
+  if (was_here ? is_held(path) : errno != ENOENT) return false;
+  // The process with the address may be on another machine. The hub knows those whose address
+  // follows from their number.
+  if (hub::has_far_members(directory)) {
+    return is_process(gid) && !hub::is_far_member(directory, number_of(gid));
   }
-  return !is_held(path);
+  return was_here || is_process(gid);
 }
 
 }  // namespace softhca::door

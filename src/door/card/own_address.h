@@ -68,7 +68,8 @@ bool names_interface(const std::string& given);
 bool may_have(const std::string& given, const driver::Gid& gid);
 /// Whether a process of the run has this address. Knows IPv4 addresses only.
 bool is_of_run(const std::string& directory, const driver::Gid& gid);
-/// Whether the process that had this address has ended. False also if no process of the run had it.
+/// Whether the process that had this address has ended. False also if no process of the run had it,
+/// or if a process of another machine may have it now.
 bool is_gone(const std::string& directory, const driver::Gid& gid);
 
 }  // namespace softhca::door

@@ -74,6 +74,22 @@ TEST_F(OwnAddress, AProcessOfAnotherMachineIsNotGone) {
   EXPECT_TRUE(is_gone(directory_, gid));
 }
 
+// A process of this machine that had the address leaves its file.
+TEST_F(OwnAddress, AnAddressThatMovesToAnotherMachineIsNotGone) {
+  const auto given = driver::Gid::from_ipv4(198, 19, 7, 2);
+  const auto usual = ipv4_gid_of(9 * 256 + 5);
+  for (const auto* const name : {"address-198.19.7.2", "address-198.18.9.5"}) {
+    ::close(::open((directory_ + "/" + name).c_str(), O_CREAT | O_WRONLY, 0600));
+  }
+  EXPECT_TRUE(is_gone(directory_, given)) << "no other machine can have it";
+  EXPECT_TRUE(is_gone(directory_, usual));
+  auto far = hub::FarMembers::create(directory_).value();
+  EXPECT_FALSE(is_gone(directory_, given)) << "it may be on any machine";
+  EXPECT_TRUE(is_gone(directory_, usual));
+  far.set(9, std::bitset<256>().set(5));
+  EXPECT_FALSE(is_gone(directory_, usual));
+}
+
 TEST_F(OwnAddress, GuidsOfAJoinedNetworkHaveARandomPart) {
   EXPECT_EQ(read_guid_salt(directory_), 0);
   ASSERT_TRUE(write_guid_salt(directory_, 0xabcd));
