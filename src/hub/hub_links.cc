@@ -62,11 +62,12 @@ bool Hub::look_at(Client& client, std::span<const std::byte> frame) {
 
 void Hub::count_frame(Client& client, unsigned to) {
   if (client.known.contains(to)) return;
+  auto* const other = find(to);
+  if (other == nullptr) return;  // far or gone
   if (client.frames_to.size() >= Client::kLinksMax) client.frames_to.clear();
   if (++client.frames_to[to] < kFramesBeforeLink) return;
   client.frames_to.erase(to);
-  auto* const other = find(to);
-  if (other == nullptr || other == &client || !other->is_willing) return;
+  if (other == &client || !other->is_willing) return;
   if (client.knows_enough() || other->knows_enough()) return;
   introduce(client, *other);
 }

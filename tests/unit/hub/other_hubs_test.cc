@@ -147,6 +147,17 @@ TEST_F(OtherHubsTest, AStationWithAFullRingIsFull) {
   EXPECT_FALSE(others.is_full(fabric::frame_of(0xffffffffffff, far_mac(), "to all").head()));
 }
 
+TEST_F(OtherHubsTest, FramesToOthersAreNotCountedForLinks) {
+  for (int i = 0; i != 15; ++i) a_->send(b_->mac(), "near");
+  run_all();
+  for (unsigned i = 0; i != 100; ++i) a_->send(address_of(kFar + i).to_u64(), "far");
+  run_all();
+  EXPECT_EQ(hub_->counters().links, 0u);
+  a_->send(b_->mac(), "the sixteenth");
+  run_all();
+  EXPECT_EQ(hub_->counters().links, 1u);
+}
+
 TEST_F(OtherHubsTest, ProcessesAreReported) {
   EXPECT_THAT(others.members, ElementsAre(1, 2));
   b_.reset();
