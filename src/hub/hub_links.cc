@@ -1,5 +1,6 @@
 // Links between processes: their creation, and the notes to both ends (link_note.h). The hub's port
 // to hubs of other machines (other_hubs.h), and the frames of datagrams that the hub forwards.
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <span>
@@ -15,8 +16,9 @@ namespace {
 
 /// Frames from one process to another before the hub gives them a link.
 constexpr unsigned kFramesBeforeLink = 16;
-/// Datagrams from other hubs in each round.
-constexpr std::size_t kDatagramsAtOnce = 16;
+/// Frames from other hubs in each round, but at least those of a datagram. One without frames costs
+/// as much as a frame.
+constexpr std::size_t kFramesOfOthers = 16;
 
 }  // namespace
 
@@ -106,12 +108,14 @@ void Hub::attach_others() {
 std::size_t Hub::take_from_others() {
   if (options_.others == nullptr) return 0;
   std::size_t taken = 0;
-  for (auto got = OtherHubs::Received::kFrames; taken < kDatagramsAtOnce; ++taken) {
-    got = options_.others->receive();
+  while (taken < kFramesOfOthers) {
+    std::size_t frames = 0;
+    const auto got = options_.others->receive(frames);
     if (got != OtherHubs::Received::kFrames) {
       held_ |= got == OtherHubs::Received::kWaits;
       break;
     }
+    taken += std::max<std::size_t>(frames, 1);
     switch_.deliver(std::numeric_limits<std::size_t>::max());
   }
   return taken;

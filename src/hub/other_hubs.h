@@ -36,8 +36,9 @@ class OtherHubs {
   virtual void handle_member(unsigned number, bool is_there) = 0;
   /// Whether the sender of this frame must wait, because too much is under way to its destination.
   virtual bool must_wait(std::span<const std::byte> frame) = 0;
-  /// Transmits a few frames, which the caller must deliver before it calls again.
-  virtual Received receive() = 0;
+  /// Transmits the frames of a datagram, which the caller must deliver before it calls again.
+  /// `frames`: how many they are.
+  virtual Received receive(std::size_t& frames) = 0;
   /// Sends what the port was given.
   virtual void settle() = 0;
 };

@@ -170,6 +170,7 @@ bool Trunk::is_allowed(std::size_t peer, std::span<const std::byte> frame) {
 }
 
 void Trunk::take_frame(std::size_t peer, std::span<const std::byte> bytes) {
+  ++counters_.frames;
   if (port_ == nullptr || !is_allowed(peer, bytes)) return;
   auto& frame = port_->draft();
   const auto head = std::min(bytes.size(), wire::Frame::kHeadCapacity);

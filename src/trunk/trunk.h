@@ -36,6 +36,7 @@ class Trunk final : public fabric::Receiver {
     util::TimeSource clock = util::monotonic_now;
   };
   struct Counters {
+    std::uint64_t frames = 0;       ///< that came, with those that were dropped
     std::uint64_t spoofed = 0;      ///< with the address of a process that its hub does not have
     std::uint64_t to_the_gone = 0;  ///< for processes that this hub does not have
     std::uint64_t notes = 0;        ///< of links between processes (hub/link_note.h)

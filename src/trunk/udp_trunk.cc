@@ -146,15 +146,17 @@ void UdpTrunk::handle_socket(std::uint32_t events) {
   if (raise_) raise_();
 }
 
-hub::OtherHubs::Received UdpTrunk::receive() {
+hub::OtherHubs::Received UdpTrunk::receive(std::size_t& frames) {
   if (trunk_.waits()) return Received::kWaits;
   if (in_.at == in_.end && !fill()) return Received::kNothing;
   const auto i = in_.at++;
   const auto& message = in_.messages[i];
+  const auto before = trunk_.counters().frames;
   if ((message.msg_hdr.msg_flags & MSG_TRUNC) == 0) {
     const auto* const bytes = static_cast<const std::byte*>(in_.parts[i].iov_base);
     trunk_.sessions().handle_datagram(to_address(in_.addresses[i]), {bytes, message.msg_len});
   }
+  frames = trunk_.counters().frames - before;
   return Received::kFrames;
 }
 

@@ -54,7 +54,7 @@ class UdpTrunk final : public hub::OtherHubs, private Out {
   bool may_give(unsigned number) const override { return trunk_.may_give(number); }
   void handle_member(unsigned number, bool is_there) override;
   bool must_wait(std::span<const std::byte> frame) override { return trunk_.must_wait(frame); }
-  Received receive() override;
+  Received receive(std::size_t& frames) override;
   void settle() override;
 
   bool claim(unsigned block) { return trunk_.claim(block); }

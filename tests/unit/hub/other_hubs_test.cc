@@ -38,14 +38,20 @@ class OthersByHand final : public OtherHubs {
     is_there ? void(members.insert(number)) : void(members.erase(number));
   }
   bool must_wait(std::span<const std::byte>) override { return waits; }
-  Received receive() override {
+  Received receive(std::size_t& frames) override {
     if (arriving.empty()) return Received::kNothing;
     if (holds) return Received::kWaits;
-    port_->transmit(arriving.front());
+    for (std::size_t i = 0; i != frames_of_a_datagram; ++i) port_->transmit(arriving.front());
     arriving.pop_front();
+    frames = frames_of_a_datagram;
+    of_this_turn += frames;
+    most_of_a_turn = std::max(most_of_a_turn, of_this_turn);
     return Received::kFrames;
   }
-  void settle() override { ++settled; }
+  void settle() override {
+    ++settled;
+    of_this_turn = 0;
+  }
   void arrive(const wire::Frame& frame) {
     arriving.push_back(frame);
     wake();
@@ -60,6 +66,9 @@ class OthersByHand final : public OtherHubs {
   bool waits = false;
   bool holds = false;
   int settled = 0;
+  std::size_t frames_of_a_datagram = 1;
+  std::size_t of_this_turn = 0;
+  std::size_t most_of_a_turn = 0;
 
  private:
   std::unique_ptr<fabric::Port> port_;
@@ -132,6 +141,15 @@ TEST_F(OtherHubsTest, FramesOfOthersThatWaitComeLater) {
   others.wake();
   run_all();
   EXPECT_THAT(a_->take(), ElementsAre("late"));
+}
+
+// A datagram has room for hundreds of short frames.
+TEST_F(OtherHubsTest, ATurnHasAFewFramesOfOthersOnly) {
+  others.frames_of_a_datagram = 200;
+  for (int i = 0; i != 20; ++i) others.arrive(fabric::frame_of(far_mac(), far_mac(), "short"));
+  for (int i = 0; i != 10; ++i) run_hub();
+  EXPECT_TRUE(others.arriving.empty());
+  EXPECT_LE(others.most_of_a_turn, 400u);
 }
 
 TEST_F(OtherHubsTest, AStationWithAFullRingIsFull) {

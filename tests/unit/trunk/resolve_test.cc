@@ -62,7 +62,8 @@ TEST(UdpTrunkTest, TwoHubsJoinOverTheLoopback) {
   while (!joiner->sessions().all_answered()) {
     loop->run_once(util::kNever);
     for (auto* const trunk : {listener.get(), joiner.get()}) {
-      while (trunk->receive() != hub::OtherHubs::Received::kNothing) trunk->settle();
+      std::size_t frames = 0;
+      while (trunk->receive(frames) != hub::OtherHubs::Received::kNothing) trunk->settle();
     }
   }
   EXPECT_EQ(joiner->sessions().refusal(), "");
