@@ -148,7 +148,7 @@ void Sessions::take_welcome(Attempt& attempt, const Head& head,
 void Sessions::note_refusal(Attempt& attempt, Refusal why) {
   attempt.next = why == Refusal::kSelf ? util::kNever : clock_() + kLongestPause;
   if (std::exchange(attempt.refused, why) == why || why == Refusal::kSelf) return;
-  util::log(util::LogLevel::kWarning, "trunk: {} refuses: {}", attempt.target.name, to_words(why));
+  log(util::LogLevel::kWarning, fmt::format("{} refuses: {}", attempt.target.name, to_words(why)));
 }
 
 bool Sessions::all_answered() const {

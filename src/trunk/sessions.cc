@@ -91,8 +91,8 @@ bool Sessions::leave_if_taken(Session& session) {
   const auto& ends = session.ends();
   const auto taken = blocks_of_others(ends.peer, ends.address);
   if ((blocks_of(session.members()) & taken).none()) return false;
-  util::log(util::LogLevel::kWarning, "trunk: {}: {}", to_text(ends.address),
-            to_words(Refusal::kNumbers));
+  log(util::LogLevel::kWarning,
+      fmt::format("{}: {}", to_text(ends.address), to_words(Refusal::kNumbers)));
   session.say_goodbye();
   return true;
 }
@@ -124,7 +124,7 @@ std::size_t Sessions::open(std::unique_ptr<Session> session) {
   if (place == peers_.end()) place = peers_.insert(place, nullptr);
   *place = std::move(session);
   const auto peer = static_cast<std::size_t>(place - peers_.begin());
-  util::log(util::LogLevel::kInfo, "trunk: {} has joined", to_text((*place)->ends().address));
+  log(util::LogLevel::kInfo, fmt::format("{} has joined", to_text((*place)->ends().address)));
   (*place)->send_members(own_, true);
   if (events_.change) events_.change(peer);
   return peer;
@@ -132,7 +132,7 @@ std::size_t Sessions::open(std::unique_ptr<Session> session) {
 
 void Sessions::close(std::size_t peer) {
   const auto session = std::exchange(peers_[peer], nullptr);
-  util::log(util::LogLevel::kInfo, "trunk: {} has gone", to_text(session->ends().address));
+  log(util::LogLevel::kInfo, fmt::format("{} has gone", to_text(session->ends().address)));
   for (auto& attempt : attempts_) {
     const bool is_its = attempt.target.address == session->ends().address;
     if (is_its) attempt.next = clock_();
@@ -185,6 +185,13 @@ void Sessions::say_goodbye() {
   for (const auto& session : peers_) {
     if (session != nullptr) session->say_goodbye();
   }
+}
+
+void Sessions::log(util::LogLevel level, const std::string& text) {
+  std::uint64_t held_back = 0;
+  if (!lines_.allow(clock_(), &held_back)) return;
+  if (held_back == 0) return util::log(level, "trunk: {}", text);
+  util::log(level, "trunk: {} ({} such lines were held back)", text, held_back);
 }
 
 Session* Sessions::find(std::size_t peer) const {

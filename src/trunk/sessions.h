@@ -106,6 +106,7 @@ class Sessions {
   void close(std::size_t peer);
   bool has_session_with(const Address& address) const;
   bool leave_if_taken(Session& session);
+  void log(util::LogLevel level, const std::string& text);
   Blocks own_blocks() const;
   Blocks blocks_of_others(std::uint64_t hub, const Address& at) const;
   std::unique_ptr<Session> make_session(std::uint64_t hub, const Address& at, bool is_joiner,
@@ -132,6 +133,7 @@ class Sessions {
   std::vector<Pending> pending_;
   Draft draft_;
   util::RateLimiter answers_{20, std::chrono::seconds(1)};
+  util::RateLimiter lines_{20, std::chrono::seconds(10)};  ///< of the log: others cause them
   Counters counters_;
 };
 

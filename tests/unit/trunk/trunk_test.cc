@@ -272,6 +272,21 @@ TEST_F(JoinedTest, AProcessThatLeavesIsReported) {
   EXPECT_THAT(here.members, IsEmpty());
 }
 
+TEST_F(JoinedTest, AHubThatComesAndGoesDoesNotFillTheLog) {
+  static unsigned lines;
+  lines = 0;
+  util::set_log_sink([](auto, auto) { ++lines; });
+  for (int i = 0; i != 100; ++i) {
+    there.sessions().say_goodbye();
+    deliver();
+    run(20ms);
+  }
+  util::set_log_sink(nullptr);
+  EXPECT_EQ(here.count(), 1u);
+  EXPECT_GE(lines, 20u);
+  EXPECT_LE(lines, 100u) << "of 400 times";
+}
+
 // Numbers ----------------------------------------------------------------------------------------
 
 TEST_F(JoinedTest, ABlockOfAnotherHubIsNotClaimed) {
