@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <fstream>
@@ -89,6 +90,9 @@ util::Result<std::optional<TrunkSetup>> TrunkOptions::setup(const std::string& f
   for (const auto& name : join) {
     auto address = trunk::resolve(name);
     if (!address) return tl::unexpected(address.error());
+    const bool is_there = std::ranges::any_of(
+        setup.options.targets, [&](const auto& target) { return target.address == *address; });
+    if (is_there) continue;
     setup.options.targets.push_back({.name = name, .address = *address});
     setup.words += fmt::format(" --join {}", name);
   }

@@ -234,9 +234,14 @@ void Sessions::inspect(util::InspectNode& node) const {
   for (std::size_t peer = 0; peer != peers_.size(); ++peer) {
     const auto* const session = find(peer);
     if (session == nullptr) continue;
-    auto& child = node.child(fmt::format("hub {}", to_text(session->ends().address)));
+    const auto& ends = session->ends();
+    // Two hubs that join each other have two sessions, which may be at one address.
+    const auto again = std::ranges::any_of(std::span(peers_).first(peer), [&](const auto& one) {
+      return one != nullptr && one->ends().address == ends.address;
+    });
+    auto& child = node.child(fmt::format("hub {}{}", to_text(ends.address), again ? " again" : ""));
     child.add("state", is_preferred(peer) ? "joined" : "joined, receives only");
-    child.add("joined_by", session->ends().is_joiner ? "this hub" : "it");
+    child.add("joined_by", ends.is_joiner ? "this hub" : "it");
     child.add("datagram_bytes", session->datagram_size());
     child.add("bytes_under_way", session->bytes_under_way());
     for (const auto& [block, set] : session->members()) {

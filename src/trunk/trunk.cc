@@ -195,6 +195,7 @@ void Trunk::inspect(util::InspectNode& node) const {
   node.add("spoofed", counters_.spoofed);
   node.add("to_the_gone", counters_.to_the_gone);
   node.add("notes", counters_.notes);
+  node.add("malformed", counters_.malformed);
 }
 
 }  // namespace softhca::trunk

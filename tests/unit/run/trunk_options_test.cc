@@ -95,5 +95,13 @@ TEST_F(TrunkOptionsTest, HubsToJoinAreKnownByAddressAndName) {
   EXPECT_EQ(read_trunk_words(directory_), setup.words);
 }
 
+TEST_F(TrunkOptionsTest, AHubIsJoinedOnce) {
+  ::setenv(kKeyVariable, kSecret, 1);
+  options_.join = {"127.0.0.1", "127.0.0.1:24791", "127.0.0.1:7"};
+  const auto setup = options_.setup("default").value().value();
+  ASSERT_EQ(setup.options.targets.size(), 2u);
+  EXPECT_EQ(setup.words, " --listen 127.0.0.1:24791 --join 127.0.0.1 --join 127.0.0.1:7");
+}
+
 }  // namespace
 }  // namespace softhca::run

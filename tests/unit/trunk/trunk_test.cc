@@ -682,5 +682,17 @@ TEST_F(JoinedTest, InspectShowsEachHub) {
   EXPECT_THAT(text, HasSubstr("processes_of_198.18.9: 1"));
 }
 
+TEST_F(TrunkTest, InspectShowsBothSessionsOfHubsThatJoinEachOther) {
+  auto& one = start(1, {2});
+  start(2, {1});
+  run(1s);
+  ASSERT_EQ(one.count(), 2u);
+  util::InspectNode node("trunk");
+  one.trunk().inspect(node);
+  const auto text = node.to_text();
+  EXPECT_THAT(text, HasSubstr("hub 10.0.0.2:24791:\n"));
+  EXPECT_THAT(text, HasSubstr("hub 10.0.0.2:24791 again:\n"));
+}
+
 }  // namespace
 }  // namespace softhca::trunk
