@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <deque>
 #include <functional>
@@ -185,6 +186,25 @@ class TrunkTest : public testing::Test {
 
  private:
   std::vector<std::unique_ptr<Machine>> machines_;
+};
+
+inline constexpr std::uint64_t kBroadcast = 0xffffffffffff;
+/// Numbers of processes in blocks 3 and 9.
+inline constexpr unsigned kHere = 3 * 256 + 1, kThere = 9 * 256 + 5;
+/// Stations that are no processes.
+inline constexpr std::uint64_t kGuestHere = 0x020000000001, kGuestThere = 0x020000000002;
+
+class JoinedTest : public TrunkTest {
+ protected:
+  JoinedTest() {
+    run(std::chrono::seconds(1));
+    here.add_process(kHere);
+    there.add_process(kThere);
+    deliver();
+  }
+
+  Machine& there = start(2);
+  Machine& here = start(1, {2});
 };
 
 }  // namespace softhca::trunk
