@@ -40,9 +40,12 @@ util::Result<std::string> read_key_file(const std::string& path) {
   if ((status.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
     return util::fail(fmt::format("--key-file '{}': others may read it: chmod 600", path));
   }
-  std::array<char, kKeyFileMax> text;
+  std::array<char, kKeyFileMax + 1> text;
   const auto size = ::read(file.get(), text.data(), text.size());
   if (size < 0) return util::fail_errno(fmt::format("--key-file '{}'", path));
+  if (static_cast<std::size_t>(size) > kKeyFileMax) {
+    return util::fail(fmt::format("--key-file '{}': it has more than {} bytes", path, kKeyFileMax));
+  }
   std::string_view key(text.data(), static_cast<std::size_t>(size));
   const auto end = key.find_last_not_of(" \t\r\n");
   return std::string(key.substr(0, end == std::string_view::npos ? 0 : end + 1));
@@ -88,7 +91,7 @@ util::Result<std::optional<TrunkSetup>> TrunkOptions::setup(const std::string& f
     setup.words += fmt::format(" --listen {}", listen);
   }
   for (const auto& name : join) {
-    auto address = trunk::resolve(name);
+    auto address = trunk::resolve(name, trunk::family_of(setup.options.listen));
     if (!address) return tl::unexpected(address.error());
     const bool is_there = std::ranges::any_of(
         setup.options.targets, [&](const auto& target) { return target.address == *address; });

@@ -3,6 +3,7 @@
 #include <netdb.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstring>
 #include <optional>
@@ -49,9 +50,10 @@ std::optional<HostPort> split(std::string_view text) {
   return result;
 }
 
-util::Result<Address> look_up(const std::string& host, std::uint16_t port, int flags) {
+util::Result<Address> look_up(const std::string& host, std::uint16_t port, int flags,
+                              int family = AF_UNSPEC) {
   addrinfo hints{};
-  hints.ai_family = AF_UNSPEC;
+  hints.ai_family = family;
   hints.ai_socktype = SOCK_DGRAM;
   hints.ai_flags = flags;
   addrinfo* found = nullptr;
@@ -68,16 +70,25 @@ util::Result<Address> look_up(const std::string& host, std::uint16_t port, int f
 
 }  // namespace
 
-util::Result<Address> resolve(const std::string& text) {
+util::Result<Address> resolve(const std::string& text, int family) {
   const auto parts = split(text);
   if (!parts || parts->host.empty()) {
     return util::fail(fmt::format("--join '{}': want HOST or HOST:PORT", text));
   }
-  auto address = look_up(parts->host, parts->port.value_or(kPort), AI_ADDRCONFIG);
+  const auto port = parts->port.value_or(kPort);
+  auto address = look_up(parts->host, port, AI_ADDRCONFIG, family);
+  // UdpTrunk::create() says that the family is another one.
+  if (!address && family != AF_UNSPEC) address = look_up(parts->host, port, AI_ADDRCONFIG);
   if (!address) {
     return util::fail(fmt::format("--join '{}': {}", text, address.error().message));
   }
   return address;
+}
+
+int family_of(const Address& listen) {
+  static constexpr std::array<std::uint8_t, 12> kMapped = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255};
+  if (listen.ip == Address{}.ip) return AF_UNSPEC;
+  return std::equal(kMapped.begin(), kMapped.end(), listen.ip.begin()) ? AF_INET : AF_INET6;
 }
 
 util::Result<Address> parse_listen(const std::string& text) {

@@ -42,10 +42,7 @@ os::UniqueFd open_socket(int family) {
   return os::UniqueFd(::socket(family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
-bool is_ipv4(const Address& address) {
-  static constexpr std::array<std::uint8_t, 12> kMapped = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255};
-  return std::equal(kMapped.begin(), kMapped.end(), address.ip.begin());
-}
+bool is_ipv4(const Address& address) { return family_of(address) == AF_INET; }
 
 void set_option(int fd, int level, int name, int value) {
   (void)::setsockopt(fd, level, name, &value, sizeof value);

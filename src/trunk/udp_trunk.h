@@ -25,8 +25,11 @@ namespace softhca::trunk {
 /// The default UDP port of a hub that is joined. 4791 is RoCEv2's.
 inline constexpr std::uint16_t kPort = 24791;
 
-/// Resolves "HOST", "HOST:PORT" or "[ADDRESS]:PORT". May ask name servers.
-util::Result<Address> resolve(const std::string& text);
+/// Resolves "HOST", "HOST:PORT" or "[ADDRESS]:PORT". May ask name servers. `family`: of the address
+/// that is wanted, if the host has several.
+util::Result<Address> resolve(const std::string& text, int family = AF_UNSPEC);
+/// The family of the addresses that a hub can join which listens there.
+int family_of(const Address& listen);
 /// Parses "PORT", "ADDRESS:PORT" or "[ADDRESS]:PORT", of this machine.
 util::Result<Address> parse_listen(const std::string& text);
 

@@ -77,6 +77,13 @@ TEST_F(TrunkOptionsTest, AFileThatOthersMayReadIsRefused) {
   EXPECT_THAT(refusal(), HasSubstr("No such file"));
 }
 
+TEST_F(TrunkOptionsTest, AFileThatIsTooLongIsRefused) {
+  options_.key_file = key_file(std::string(4096, 'k'), 0600);
+  EXPECT_EQ(refusal(), "");
+  options_.key_file = key_file(std::string(4097, 'k'), 0600);
+  EXPECT_THAT(refusal(), HasSubstr("it has more than 4096 bytes"));
+}
+
 TEST_F(TrunkOptionsTest, AKeyFileAloneIsOfNoUse) {
   options_ = {};
   options_.key_file = key_file(kSecret, 0600);

@@ -28,6 +28,14 @@ TEST(ResolveTest, AHostMayHaveAPort) {
   EXPECT_EQ(resolved("[::1]:65535"), "[::1]:65535");
 }
 
+TEST(ResolveTest, AHostWithBothFamiliesHasThatOfListen) {
+  const auto ipv4 = *parse_listen("127.0.0.1:5"), ipv6 = *parse_listen("[::1]:5");
+  EXPECT_EQ(to_text(*resolve("localhost", family_of(ipv4))), "127.0.0.1:24791");
+  EXPECT_EQ(to_text(*resolve("::1", family_of(ipv6))), "[::1]:24791");
+  EXPECT_EQ(to_text(*resolve("::1", family_of(ipv4))), "[::1]:24791") << "it has no other";
+  EXPECT_EQ(family_of(*parse_listen("24791")), AF_UNSPEC);
+}
+
 TEST(ResolveTest, WhatIsNoHostIsRefused) {
   for (const auto* const wrong : {"", ":5", "10.0.0.1:", "10.0.0.1:0", "10.0.0.1:65536",
                                   "10.0.0.1:x", "[::1", "[::1]5", "[]:5"}) {
