@@ -178,13 +178,15 @@ void Trunk::take_frame(std::size_t peer, std::span<const std::byte> bytes) {
   std::ranges::copy(bytes.first(head), frame.resize_head(head).begin());
   (void)frame.add_segment(bytes.subspan(head));
   port_->transmit(frame);
+  taken_ += bytes.size();
   if (full_ || !is_full_(bytes)) return;
   full_.emplace();
   std::ranges::copy(bytes.first(full_->size()), full_->begin());
 }
 
 bool Trunk::waits() {
-  if (full_ && !is_full_(*full_)) full_.reset();
+  const bool is_full = full_ && is_full_(*full_);
+  if (patience_.room(is_full ? 0 : 1, taken_, 1, options_.clock) != 0) full_.reset();
   return full_.has_value();
 }
 

@@ -21,6 +21,7 @@
 #include "fabric/mac_table.h"
 #include "fabric/port.h"
 #include "hub/other_hubs.h"
+#include "hub/patience.h"
 #include "trunk/sessions.h"
 #include "wire/ethernet.h"
 
@@ -53,7 +54,8 @@ class Trunk final : public fabric::Receiver {
   bool may_give(unsigned number) const;
   void handle_member(unsigned number, bool is_there);
   bool must_wait(std::span<const std::byte> frame);
-  /// Whether a station has no room for frames that came from other hubs.
+  /// Whether a station has no room for frames that came from other hubs, which wait for it. They do
+  /// so for a bounded time, as they go to all stations.
   bool waits();
   void settle();
 
@@ -71,6 +73,9 @@ class Trunk final : public fabric::Receiver {
  private:
   static constexpr unsigned kBlock = 256;
   static constexpr std::size_t kStations = 4096;
+  /// Bytes from other hubs for which they wait kLongest at most, for whichever stations: 10 MB/s
+  /// reach the others beside one that takes nothing.
+  static constexpr std::uint64_t kBytesOfAPatience = 8 * hub::Patience::kLeast;
 
   void handle_change(std::size_t peer);
   void take_frame(std::size_t peer, std::span<const std::byte> frame);
@@ -88,6 +93,8 @@ class Trunk final : public fabric::Receiver {
   hub::OtherHubs::IsFull is_full_;
   /// Addresses of a frame whose station has no room.
   std::optional<std::array<std::byte, wire::EthernetLayout::kSize>> full_;
+  hub::Patience patience_{kBytesOfAPatience};
+  std::uint64_t taken_ = 0;  ///< bytes of frames from other hubs
   Counters counters_;
 };
 

@@ -283,6 +283,29 @@ TEST_F(JoinedTest, AFullStationStopsTheTrunk) {
   EXPECT_FALSE(there.trunk().waits());
 }
 
+TEST_F(JoinedTest, AStationThatStaysFullStopsTheTrunkBriefly) {
+  const auto send = [this] {
+    here.send(mac_of_process(kThere), mac_of_process(kHere), std::string(4000, 'x'));
+    settle();
+    deliver();
+  };
+  there.is_full = true;
+  send();
+  EXPECT_TRUE(there.trunk().waits());
+  network.now += 90ms;
+  EXPECT_TRUE(there.trunk().waits());
+  network.now += 20ms;
+  EXPECT_FALSE(there.trunk().waits());
+  for (int i = 0; i != 200; ++i) {
+    send();
+    EXPECT_FALSE(there.trunk().waits()) << i;
+    network.now += 1ms;
+  }
+  EXPECT_EQ(there.texts().size(), 201u);
+  for (int i = 0; i != 100; ++i) send();
+  EXPECT_TRUE(there.trunk().waits()) << "after another MiB";
+}
+
 TEST_F(JoinedTest, InspectShowsEachHub) {
   util::InspectNode node("trunk");
   here.trunk().inspect(node);
