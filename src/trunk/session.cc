@@ -71,8 +71,9 @@ bool Session::handle(const Head& head, std::span<const std::byte> body, const Ta
 bool Session::take_members(const Head& head, std::span<const std::byte> body) {
   auto members = parse_members(body);
   counters_.malformed += members ? 0 : 1;
-  // Shorter datagrams cross a path that has shrunk, so only this one proves that the session works.
-  if (members) heard_ = clock_();
+  // Shorter datagrams cross a path that has shrunk, so only a padded one proves that the session
+  // works.
+  if (members && body.size() + kOverhead >= kDatagramMin) heard_ = clock_();
   if (!members || head.sequence < members_sequence_) return false;
   members_sequence_ = head.sequence;
   return std::exchange(members_, *std::move(members)) != members_;
@@ -166,14 +167,15 @@ void Session::flush() {
   batch_.clear();
 }
 
-/// Padded to the size that the path is believed to carry: if the path carries less from now on, the
-/// session ends, and the next one finds out how much.
+/// The message of each second is padded to the size that the path is believed to carry: if the path
+/// carries less from now on, the session ends, and the next one finds out how much.
 void Session::send_members(const Members& own, bool changed) {
   start(draft_, Kind::kMembers);
   put(draft_, own);
-  draft_.pad(mtu_.size());
+  if (!changed) draft_.pad(mtu_.size());
   finish(draft_);
-  next_members_ = clock_() + (changed ? kAgain : kAlive);
+  // Changes that follow each other fast do not put off the message of each second.
+  next_members_ = changed ? std::min(next_members_, clock_() + kAgain) : clock_() + kAlive;
 }
 
 void Session::say_goodbye() { send_empty(Kind::kGoodbye); }

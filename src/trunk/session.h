@@ -1,8 +1,8 @@
 // A session with one hub: frames, the hub's processes, and whether it lives. Its time is the
 // caller's: it has no socket and no thread.
 //
-// A session ends with kGoodbye, or when no kMembers has come for kSilence. A new one begins with
-// new keys, so nothing of an earlier session is valid in it.
+// A session ends with kGoodbye, or when no padded kMembers has come for kSilence. A new one begins
+// with new keys, so nothing of an earlier session is valid in it.
 #pragma once
 
 #include <array>
@@ -111,7 +111,7 @@ class Session {
   Reassembly reassembly_;
   Members members_;
   std::uint64_t members_sequence_ = 0;
-  util::Time heard_;  ///< when the last kMembers came
+  util::Time heard_;  ///< when the last padded kMembers came
   util::Time next_members_;
   bool said_goodbye_ = false;
   Counters counters_;

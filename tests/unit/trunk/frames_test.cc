@@ -111,6 +111,19 @@ TEST_F(JoinedTest, APathThatShrinksUnderTrafficIsMeasuredAgain) {
   EXPECT_EQ(there.session().datagram_size(), 1472u);
 }
 
+TEST_F(JoinedTest, APathThatShrinksWhileProcessesComeAndGoIsMeasuredAgain) {
+  network.mtu = 1472;
+  for (int i = 0; i != 200; ++i) {
+    for (auto* const one : {&here, &there}) {
+      const auto number = one == &here ? kHere : kThere;
+      one->trunk().handle_member(number + 1, i % 2 == 0);
+    }
+    run(100ms);
+  }
+  EXPECT_EQ(here.session().datagram_size(), 1472u);
+  EXPECT_EQ(there.session().datagram_size(), 1472u);
+}
+
 TEST_F(JoinedTest, AFrameThatIsLongerThanAnyIsDropped) {
   const std::string text(Reassembly::kFrameMax, 'x');
   here.send(mac_of_process(kThere), mac_of_process(kHere), text);

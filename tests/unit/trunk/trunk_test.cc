@@ -236,6 +236,29 @@ TEST_F(JoinedTest, ALostMessageOfMembersIsRepeated) {
   EXPECT_THAT(here.members, ElementsAre(kThere, kThere + 1));
 }
 
+TEST_F(JoinedTest, AMessageOfMembersThatHaveChangedIsShort) {
+  network.history.clear();
+  there.add_process(kThere + 1);
+  ASSERT_EQ(network.history.size(), 1u);
+  EXPECT_LT(network.history.front().bytes.size(), 200u);
+  deliver();
+  run(2s);
+  const auto longest = std::ranges::max(network.history, {},
+                                        [](const Packet& packet) { return packet.bytes.size(); });
+  EXPECT_EQ(longest.kind(), Kind::kMembers);
+  EXPECT_EQ(longest.bytes.size(), kDatagramMax);
+}
+
+TEST_F(JoinedTest, ASessionLivesWhileProcessesComeAndGo) {
+  for (int i = 0; i != 600; ++i) {
+    here.trunk().handle_member(kHere + 1, i % 2 == 0);
+    there.trunk().handle_member(kThere + 1, i % 2 == 0);
+    run(10ms);
+  }
+  EXPECT_EQ(here.count(), 1u);
+  EXPECT_GE(here.session().counters().datagrams_received, 600u) << "another session";
+}
+
 TEST_F(JoinedTest, AnOvertakenMessageOfMembersIsIgnored) {
   there.add_process(kThere + 1);
   const auto before = network.packets.back();
