@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include "trunk/sessions.h"
@@ -141,8 +142,18 @@ void Sessions::take_welcome(Attempt& attempt, const Head& head,
   const auto taken = blocks_of_others(begun->peer, attempt.target.address);
   if ((begun->blocks & taken).any()) return note_refusal(attempt, Refusal::kNumbers);
   attempt.refused.reset();
+  attempt.error = 0;
   attempt.pause = {};
   open(make_session(begun->peer, attempt.target.address, true, begun->keys, begun->blocks));
+}
+
+void Sessions::note_send_error(const Address& to, int error) {
+  ++counters_.unsent;
+  for (auto& attempt : attempts_) {
+    if (attempt.target.address != to || std::exchange(attempt.error, error) == error) continue;
+    log(util::LogLevel::kWarning,
+        fmt::format("{}: {}", attempt.target.name, std::generic_category().message(error)));
+  }
 }
 
 void Sessions::note_refusal(Attempt& attempt, Refusal why) {

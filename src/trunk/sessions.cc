@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 namespace softhca::trunk {
@@ -264,10 +265,12 @@ void Sessions::inspect(util::InspectNode& node) const {
     auto& child = node.child(fmt::format("hub {}", to_text(attempt.target.address)));
     child.add("state", attempt.refused ? fmt::format("refuses: {}", to_words(*attempt.refused))
                                        : std::string("no answer yet"));
+    if (attempt.error != 0) child.add("error", std::generic_category().message(attempt.error));
   }
   node.add("refused_key", counters_.refused_key);
   node.add("refused", counters_.refused);
   node.add("strange", counters_.strange);
+  node.add("unsent", counters_.unsent);
 }
 
 }  // namespace softhca::trunk

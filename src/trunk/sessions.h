@@ -47,6 +47,7 @@ class Sessions {
     std::uint64_t refused_key = 0;  ///< first messages with another key
     std::uint64_t refused = 0;      ///< for other reasons
     std::uint64_t strange = 0;      ///< datagrams of no session
+    std::uint64_t unsent = 0;       ///< datagrams that the socket refused
   };
 
   /// `own`: the processes of this hub. `out`, `clock` and `own` must outlive it.
@@ -63,6 +64,9 @@ class Sessions {
   /// Sends the processes of this hub to all others.
   void send_members();
   void say_goodbye();
+
+  /// A datagram could not be sent to this address.
+  void note_send_error(const Address& to, int error);
 
   /// Peers have indexes below end(); an index may be unused. Null: it is.
   std::size_t end() const { return peers_.size(); }
@@ -96,6 +100,7 @@ class Sessions {
     util::Duration pause{};
     bool fresh = true;
     std::optional<Refusal> refused = std::nullopt;
+    int error = 0;  ///< the last one of the socket, an errno
   };
 
   // sessions.cc

@@ -198,6 +198,11 @@ void UdpTrunk::flush() {
     const auto sent =
         ::sendmmsg(socket_.get(), out_.messages.data() + out_.at, count, MSG_DONTWAIT);
     if (sent < 0 && errno == EAGAIN) return;
+    // Datagrams that are too long belong to the search for the path's MTU.
+    if (sent < 0 && errno != EMSGSIZE) {
+      const auto error = errno;
+      trunk_.sessions().note_send_error(to_address(out_.addresses[out_.at]), error);
+    }
     out_.at += sent > 0 ? static_cast<std::size_t>(sent) : 1;
   }
   out_.at = out_.end = 0;

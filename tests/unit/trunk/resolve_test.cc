@@ -54,6 +54,24 @@ TEST(ResolveTest, AHubListensAtAPortOrAnAddress) {
   }
 }
 
+TEST(UdpTrunkTest, ASocketThatRefusesADatagramIsReported) {
+  static std::string lines;
+  lines.clear();
+  util::set_log_sink([](auto, auto text) { lines += text; });
+  const auto loop = *os::EventLoop::create();
+  UdpTrunk::Options options{
+      .fabric = "x", .key = key_of("k"), .listen = *parse_listen("127.0.0.1:1")};
+  options.listen.port = 0;  // any
+  options.targets.push_back({"all", *resolve("255.255.255.255")});
+  const auto trunk = *UdpTrunk::create(*loop, options);
+  util::set_log_sink(nullptr);
+  EXPECT_THAT(lines, HasSubstr("all: "));
+  EXPECT_EQ(trunk->sessions().counters().unsent, 1u);
+  util::InspectNode node("trunk");
+  trunk->inspect(node);
+  EXPECT_THAT(node.to_text(), HasSubstr("error: "));
+}
+
 TEST(UdpTrunkTest, TwoHubsJoinOverTheLoopback) {
   const auto loop = *os::EventLoop::create();
   UdpTrunk::Options there{
