@@ -372,6 +372,9 @@ TEST_F(BlocksTest, NumbersThatAreGivenMeanwhileEndAPendingSession) {
   run(20ms);
   ASSERT_EQ(listener.sessions().pending(), 1u);
   listener.add_process(kHere);
+  network.loses = [](const Packet& packet) { return packet.kind() == Kind::kMembers; };
+  run(500ms);
+  EXPECT_EQ(listener.count(), 0u) << "before a message of members";
   network.loses = {};
   run(1s);
   EXPECT_EQ(listener.sessions().pending(), 0u);
