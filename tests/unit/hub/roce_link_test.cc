@@ -480,7 +480,8 @@ TEST(RocePeers, SomeAddressesHaveNoRoute) {
   const auto own = wire::Gid::from_ipv4(127, 0, 0, 1);
   EXPECT_FALSE(find_route(own, wire::Gid::from_ipv4(127, 0, 0, 2))) << "loopback";
   EXPECT_FALSE(find_route(own, wire::Gid::from_ipv4(239, 0, 0, 2))) << "a group";
-  EXPECT_FALSE(find_route(wire::Gid::from_ipv4(10, 255, 255, 1), own)) << "a source of nobody";
+  EXPECT_FALSE(find_route(wire::Gid::from_ipv4(10, 255, 255, 1), own))
+      << "a source that the host does not have";
   wire::Gid link_local;
   link_local.bytes = {std::byte{0xfe}, std::byte{0x80}};
   EXPECT_FALSE(find_route(own, link_local));
