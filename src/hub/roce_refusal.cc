@@ -1,11 +1,8 @@
 #include "hub/roce_refusal.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
 #include <unistd.h>
 
-#include <array>
 #include <bit>
 #include <cerrno>
 #include <charconv>
@@ -13,6 +10,8 @@
 #include <fstream>
 #include <sstream>
 #include <vector>
+
+#include "hub/udp_address.h"
 
 namespace softhca::hub {
 namespace {
@@ -84,18 +83,8 @@ RoceRefusal find_holder(const wire::Gid& address, std::uint16_t port) {
                      has_rxe);
 }
 
-std::string to_text(const wire::Gid& address) {
-  std::array<char, INET6_ADDRSTRLEN> text{};
-  if (address.is_ipv4()) {
-    ::inet_ntop(AF_INET, address.bytes.data() + 12, text.data(), text.size());
-  } else {
-    ::inet_ntop(AF_INET6, address.bytes.data(), text.data(), text.size());
-  }
-  return text.data();
-}
-
 std::string RoceRefusal::explain(const wire::Gid& address) const {
-  const auto where = to_text(address);
+  const auto where = text_of(address);
   switch (kind) {
     case Why::kNone:
       return "";

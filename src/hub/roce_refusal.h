@@ -39,7 +39,4 @@ RoceRefusal find_holder(const wire::Gid& address, std::uint16_t port);
 RoceRefusal find_holder(std::string_view table, const wire::Gid& address, std::uint16_t port,
                         bool has_rxe);
 
-/// For messages: "192.0.2.1", "2001:db8::1".
-std::string to_text(const wire::Gid& address);
-
 }  // namespace softhca::hub

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "hub/udp_address.h"
 #include "hub/udp_sender.h"
 
 namespace softhca::hub {
@@ -232,7 +233,7 @@ TEST_P(RoceGroupTest, APortThatHasAGroupIsTaken) {
   EXPECT_EQ(RoceGroup::open(address, port, refusal), nullptr);
   EXPECT_EQ(refusal.kind, Why::kPortTaken);
   EXPECT_EQ(refusal.holder, ::geteuid());
-  EXPECT_THAT(refusal.explain(address), HasSubstr(to_text(address) + " is taken by another"));
+  EXPECT_THAT(refusal.explain(address), HasSubstr(text_of(address) + " is taken by another"));
   EXPECT_THAT(refusal.explain(address), HasSubstr("--fabric"));
 }
 
@@ -258,8 +259,8 @@ TEST(RoceGroupRefusalTest, AddressesOfNoSingleMachineAreRefused) {
   for (const auto& address :
        {wire::Gid{}, wire::Gid::from_ipv4(0), link_local, wire::Gid::from_ipv4(224, 0, 0, 1)}) {
     RoceRefusal refusal;
-    EXPECT_EQ(RoceGroup::open(address, 4791, refusal), nullptr) << to_text(address);
-    EXPECT_EQ(refusal.kind, Why::kUnfit) << to_text(address);
+    EXPECT_EQ(RoceGroup::open(address, 4791, refusal), nullptr) << text_of(address);
+    EXPECT_EQ(refusal.kind, Why::kUnfit) << text_of(address);
   }
 }
 
