@@ -40,7 +40,8 @@ void DatagramReceiver::receive(const wire::IbPacket& packet, const wire::Frame& 
   if (packet.payload_size > kMtuMax) {
     return engine_.drop(&qp_, Drop::kMalformed, Reason::kPacketSize);
   }
-  const bool to_gsi = packet.bth.dest_qp == wire::kGsiQpn;
+  // A port without a GSI may have an ordinary QP1.
+  const bool to_gsi = packet.bth.dest_qp == wire::kGsiQpn && engine_.is_gsi(qp_);
   const auto qkey = to_gsi ? kGsiQkey : qp_.attributes().qkey;
   if (packet.ext.deth.qkey.value() != qkey) {
     return engine_.drop(&qp_, Drop::kQkey, Reason::kWrongQkey);
