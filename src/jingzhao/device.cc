@@ -158,10 +158,7 @@ void Device::read_register(unsigned bar, std::uint64_t offset, std::span<std::by
   std::ranges::fill(out, std::byte{0});
   if (bar != kHcrBar) return;  // doorbells are write-only
   if (rules_.reads_finish_commands && hcr_.busy() && !reset_requested_ && is_hcr(offset)) {
-    remains_.clear(work());
-    util::WorkBudget for_init(INT64_MAX);
-    if (remains_.may_run(hcr_.command().op)) run_command(for_init);
-    work().charge(for_init.done());
+    finish_command();
   }
   for (std::size_t i = 0; i != out.size(); ++i) {
     const auto at = offset + i;
@@ -336,6 +333,14 @@ Status Device::start_command() {
   }
   notes_.debug("{} in_modifier {:#x}", info->name, command.in_modifier);
   return Status::OK;
+}
+
+/// For a reader that does not wait: ends the pending command within the read, and charges it.
+void Device::finish_command() {
+  util::WorkBudget all(INT64_MAX);
+  if (!remains_.may_run(hcr_.command().op)) remains_.clear(all);
+  run_command(all);
+  work().charge(all.done());
 }
 
 /// Runs the pending command. INIT_HCA goes on until `for_init` is spent, and then again.

@@ -82,6 +82,7 @@ class Device final : public pcie::Function, private fabric::Receiver {
   void write_hcr_bar(std::uint64_t offset, std::uint32_t value);
   Status start_command();
   void run_command(util::WorkBudget& for_init);
+  void finish_command();
   std::unique_ptr<LinkPort> make_port(fabric::Port& wire);
   CommandResult execute(const CommandInfo& info, Command& command, std::span<std::byte> out);
   void note_link();
