@@ -102,19 +102,18 @@ void Device::reset_device() {
 
 void Device::init(const Tables& tables) {
   work().charge(work_of(tables));
-  making_ = std::make_unique<Objects>(
-      Objects::Parts{.dma = dma(),
-                     .contexts = contexts_,
-                     .memory = memory_,
-                     .interrupts = interrupts(),
-                     .port = *port_,
-                     .infiniband = infiniband_,
-                     .notes = notes_,
-                     .trace = trace(),
-                     .unloaded = remains_.regions(),
-                     .cache = options_.icm_cache,
-                     .all_memory_is_physical = rules_.all_memory_is_physical},
-      tables);
+  making_ = std::make_unique<Objects>(Objects::Parts{.dma = dma(),
+                                                     .contexts = contexts_,
+                                                     .memory = memory_,
+                                                     .interrupts = interrupts(),
+                                                     .port = *port_,
+                                                     .infiniband = infiniband_,
+                                                     .notes = notes_,
+                                                     .trace = trace(),
+                                                     .unloaded = remains_.regions(),
+                                                     .cache = options_.icm_cache,
+                                                     .rules = rules_},
+                                      tables);
 }
 
 /// "Destroys the metadata of the ICM": both contexts and mappings.

@@ -21,7 +21,8 @@ bool for_each_cache(Objects& objects, Visit&& visit) {
 
 }  // namespace
 
-Objects::Objects(const Parts& parts, const Tables& tables) {
+Objects::Objects(const Parts& parts, const Tables& tables)
+    : numbering(parts.rules, tables.log_qps, tables.log_cqs) {
   const auto cache = parts.cache;
   memory_keys = std::make_unique<MemoryKeys>(
       MemoryKeys::Parts{.dma = parts.dma,
@@ -32,7 +33,7 @@ Objects::Objects(const Parts& parts, const Tables& tables) {
                         .mtt_base = tables.mtt_base,
                         .log_mpts = tables.log_mpts,
                         .cache = cache,
-                        .all_memory_is_physical = parts.all_memory_is_physical});
+                        .all_memory_is_physical = parts.rules.all_memory_is_physical});
   auto& keys = memory_keys->table();
   keys.set_trace(parts.trace);
   event_queues = std::make_unique<EventQueues>(EventQueues::Parts{.icm = parts.contexts,
@@ -61,7 +62,9 @@ Objects::Objects(const Parts& parts, const Tables& tables) {
                                                      .notes = parts.notes,
                                                      .base = tables.qpc_base,
                                                      .log_count = tables.log_qps,
-                                                     .cache = cache});
+                                                     .cache = cache,
+                                                     .rules = parts.rules,
+                                                     .numbering = numbering});
 }
 
 bool Objects::make_caches(util::WorkBudget& work) {

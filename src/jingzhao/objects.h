@@ -42,13 +42,14 @@ struct Objects {
     util::Notes& notes;
     util::Trace* trace;  ///< null: none
     UnloadedRegions& unloaded;
-    std::uint32_t cache;          ///< capacity of the ICM cache of each table
-    bool all_memory_is_physical;  ///< ProfileRules
+    std::uint32_t cache;  ///< capacity of the ICM cache of each table
+    const ProfileRules& rules;
   };
 
   /// The ICM caches are not made yet: see make_caches().
   Objects(const Parts& parts, const Tables& tables);
 
+  const Numbering numbering;
   std::unique_ptr<MemoryKeys> memory_keys;
   std::unique_ptr<EventQueues> event_queues;
   std::unique_ptr<CompletionQueues> completion_queues;

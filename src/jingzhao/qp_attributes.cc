@@ -1,10 +1,12 @@
 #include "jingzhao/qp_attributes.h"
 
 #include <algorithm>
+#include <array>
 
 #include "jingzhao/addresses.h"
 #include "jingzhao/numbers.h"
 #include "spec/infiniband/constants.h"
+#include "util/bits.h"
 
 namespace softhca::jingzhao {
 
@@ -77,6 +79,34 @@ rdma::QpAttributes attributes_of(util::View<Context> context, wire::Link link) {
   out.access_flags.remote_write = !said || context.get(Context::remote_write) != 0;
   out.access_flags.remote_atomic = !said || context.get(Context::remote_atomic) != 0;
   return out;
+}
+
+namespace {
+
+/// An attribute, and its bit in the masks of Linux `mthca`.
+struct MthcaBit {
+  unsigned bit;
+  Attribute attribute;
+};
+
+/// Those that a QP context has a field for.
+constexpr std::array kMthcaBits{
+    MthcaBit{4, Attribute::kPkeyIndex},   MthcaBit{5, Attribute::kQkey},
+    MthcaBit{6, Attribute::kMinRnrTimer}, MthcaBit{7, Attribute::kAddressVector},
+    MthcaBit{11, Attribute::kPort},       MthcaBit{12, Attribute::kRetryCount},
+    MthcaBit{14, Attribute::kTimeout},    MthcaBit{15, Attribute::kRnrRetry},
+};
+
+}  // namespace
+
+rdma::QpAttributeSet optional_attributes(util::View<Context> context, const ProfileRules& rules) {
+  const auto mask = context.get(Context::opt_param_mask);
+  if (!rules.has_mthca_masks) return rdma::QpAttributeSet::from_bits(mask);
+  rdma::QpAttributeSet given;
+  for (const auto& [bit, attribute] : kMthcaBits) {
+    if (util::has_bit(mask, bit)) given = given | rdma::QpAttributeSet{attribute};
+  }
+  return given;
 }
 
 void take_fields(util::MutableView<Context> context, util::View<Context> from,

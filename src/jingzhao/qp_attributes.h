@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "jingzhao/profile.h"
 #include "rdma/queue_pair.h"
 #include "spec/jingzhao/context.h"
 #include "util/field.h"
@@ -14,6 +15,10 @@ namespace softhca::jingzhao {
 std::optional<rdma::QpType> type_of(util::View<spec::jingzhao::qp_context> context);
 
 rdma::QpAttributes attributes_of(util::View<spec::jingzhao::qp_context> context, wire::Link link);
+
+/// The attributes that opt_param_mask names.
+rdma::QpAttributeSet optional_attributes(util::View<spec::jingzhao::qp_context> context,
+                                         const ProfileRules& rules);
 
 /// Copies the fields of the attributes in `taken` from `from` to `context`.
 void take_fields(util::MutableView<spec::jingzhao::qp_context> context,

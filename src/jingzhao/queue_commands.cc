@@ -30,6 +30,10 @@ Qpn qpn_of(const Command& command) {
   return Qpn(may_tell ? command.in_modifier & ~kTell : command.in_modifier);
 }
 
+Cqn cqn_of(Device& device, const Command& command) {
+  return device.objects().numbering.cqn(command.in_modifier);
+}
+
 }  // namespace
 
 CommandResult map_eq(Device& device, const Command& command) {
@@ -52,11 +56,11 @@ CommandResult sw2hw_cq(Device& device, const Command& command) {
   // The mailbox holds only the document's part of the context.
   util::Struct<cq_context> context;
   std::ranges::copy(command.in, context.bytes().begin());
-  return device.objects().completion_queues->install(Cqn(command.in_modifier), context);
+  return device.objects().completion_queues->install(cqn_of(device, command), context);
 }
 
 CommandResult hw2sw_cq(Device& device, const Command& command) {
-  const Cqn cqn(command.in_modifier);
+  const auto cqn = cqn_of(device, command);
   auto done = device.objects().completion_queues->remove(cqn);
   if (done) device.objects().queue_pairs->lose_cq(cqn);
   return done;
@@ -64,7 +68,7 @@ CommandResult hw2sw_cq(Device& device, const Command& command) {
 
 CommandResult resize_cq(Device& device, const Command& command) {
   const auto in = command.input<resize_cq_in>();
-  return device.objects().completion_queues->resize(Cqn(command.in_modifier),
+  return device.objects().completion_queues->resize(cqn_of(device, command),
                                                     in.get(resize_cq_in::logsize),
                                                     rdma::MKey(in.get(resize_cq_in::lkey)));
 }

@@ -38,17 +38,19 @@ State to_document(QpState state) {
 // The context ------------------------------------------------------------------------------------
 
 /// The context may have been changed in host memory, so sizes are bounded here.
-void QueuePair::decode(util::View<Context> context, std::uint64_t brought) {
+void QueuePair::decode(util::View<Context> context, const Numbering& numbering,
+                       std::uint64_t brought) {
   auto& keys = all_.keys();
   const rdma::Pd pd(context.get(Context::pd));
   const auto send_size = std::min(context.get(Context::snd_wqe_len), limits::kMaxQueue);
   sends_ = QueueMemory(keys, rdma::MKey(context.get(Context::snd_wqe_base_l)), pd,
                        send_size / kUnit * kUnit);
   receives_.decode(keys, context);
-  send_cqn_ = Cqn(context.get(Context::cqn_snd));
+  send_cqn_ = numbering.cqn(context.get(Context::cqn_snd));
   send_cq_ = all_.completion_queue(send_cqn_);
-  receive_cqn_ = Cqn(context.get(Context::cqn_rcv));
+  receive_cqn_ = numbering.cqn(context.get(Context::cqn_rcv));
   rules_.link = all_.link();
+  rules_.qpn_mask = numbering.qpn_mask() & spec::infiniband::kQpnMask;
   rules_.message_max = std::uint64_t{1} << context.get(Context::msgmax);
   brought_ = brought;
 }
@@ -197,14 +199,14 @@ Fetch QueuePair::fetch_receive(rdma::ReceiveRequest& request, rdma::XrcSrqn) {
 // Completions ------------------------------------------------------------------------------------
 
 void QueuePair::complete_send(const rdma::SendCompletion& completion) {
-  const CqeQueue queue{.qpn = qpn_, .remote_qpn = rdma_qp_->attributes().remote_qpn};
+  const CqeQueue queue{.qpn = number_, .remote_qpn = rdma_qp_->attributes().remote_qpn};
   const auto fill = [&](Cqe cqe) { encode_good_send_cqe(cqe, queue, completion); };
   if (completion.status != rdma::WorkStatus::kSuccess || !send_cq_.write_at_hand(fill)) [[unlikely]]
     complete_otherwise(completion);
 }
 
 [[gnu::noinline]] void QueuePair::complete_otherwise(const rdma::SendCompletion& completion) {
-  const CqeQueue queue{.qpn = qpn_, .remote_qpn = rdma_qp_->attributes().remote_qpn};
+  const CqeQueue queue{.qpn = number_, .remote_qpn = rdma_qp_->attributes().remote_qpn};
   const bool written = all_.write_cqe(*this, send_cqn_, [&](Cqe cqe) {
     if (completion.status == rdma::WorkStatus::kSuccess) {
       encode_good_send_cqe(cqe, queue, completion);
@@ -217,7 +219,7 @@ void QueuePair::complete_send(const rdma::SendCompletion& completion) {
 
 void QueuePair::complete_receive(const rdma::ReceiveCompletion& completion) {
   const auto& attributes = rdma_qp_->attributes();
-  const CqeQueue queue{.qpn = qpn_,
+  const CqeQueue queue{.qpn = number_,
                        .remote_qpn = attributes.remote_qpn,
                        .path_mtu = attributes.path_mtu,
                        .type = rules_.type};

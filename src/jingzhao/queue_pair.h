@@ -11,6 +11,7 @@
 #include "jingzhao/doorbells.h"
 #include "jingzhao/icm_cache.h"
 #include "jingzhao/numbers.h"
+#include "jingzhao/profile.h"
 #include "jingzhao/queue_memory.h"
 #include "jingzhao/receive_ring.h"
 #include "jingzhao/send_wqe.h"
@@ -26,11 +27,14 @@ class QueuePair final : private rdma::WorkQueues {
  public:
   using Context = spec::jingzhao::qp_context;
 
-  QueuePair(Qpn qpn, rdma::QpType type, QueuePairs& all) : qpn_(qpn), all_(all) {
+  /// `number`: the QPN as software has given it.
+  QueuePair(Qpn number, const Numbering& numbering, rdma::QpType type, QueuePairs& all)
+      : number_(number), qpn_(numbering.qpn(number)), all_(all) {
     rules_.type = type;
   }
 
-  Qpn qpn() const { return qpn_; }
+  Qpn qpn() const { return qpn_; }        ///< its place in the table
+  Qpn number() const { return number_; }  ///< for CQEs and events
   Cqn send_cqn() const { return send_cqn_; }
   Cqn receive_cqn() const { return receive_cqn_; }
   rdma::WorkQueues& work_queues() { return *this; }
@@ -41,7 +45,7 @@ class QueuePair final : private rdma::WorkQueues {
   const rdma::QueuePair& rdma_qp() const { return *rdma_qp_; }
 
   /// Decodes the queues from the context. `brought`: its load number.
-  void decode(util::View<Context> context, std::uint64_t brought);
+  void decode(util::View<Context> context, const Numbering& numbering, std::uint64_t brought);
   /// Writes the current state back to the context.
   void update(util::MutableView<Context> context) const;
   /// Load number of the context that was decoded last.
@@ -82,6 +86,7 @@ class QueuePair final : private rdma::WorkQueues {
   void follow(util::View<spec::jingzhao::next_unit> next, bool stale);
   bool is_flushing() const;
 
+  Qpn number_;
   Qpn qpn_;
   QueuePairs& all_;
   rdma::QueuePair* rdma_qp_ = nullptr;

@@ -68,11 +68,11 @@ CommandResult check_pkey_index(util::View<spec::jingzhao::qp_context> context) {
 
 /// Checks the context of a new QP.
 CommandResult check_context(Qpn qpn, util::View<qp_context> context,
-                            const CompletionQueues& completion_queues) {
+                            const QueuePairs::Parts& parts) {
   if (!jingzhao::type_of(context)) {
     return refuse(Status::BAD_PARAM, "3.2.6.1", "there is no such type of QP");
   }
-  if (qpn.value() < (1u << limits::kLogReservedQps)) {
+  if (parts.rules.has_special_qps && qpn.value() < (1u << limits::kLogReservedQps)) {
     const bool gsi = qpn == wire::kGsiQpn && *jingzhao::type_of(context) == rdma::QpType::kUd;
     if (!gsi) return refuse(Status::BAD_PARAM, "3.2.1.1", "the QP is a reserved one");
   }
@@ -85,7 +85,7 @@ CommandResult check_context(Qpn qpn, util::View<qp_context> context,
     return refuse(Status::BAD_PARAM, "3.2.6.1", "a queue is longer than max_qp_sz WQEs");
   }
   for (const auto cqn : {context.get(qp_context::cqn_snd), context.get(qp_context::cqn_rcv)}) {
-    if (!completion_queues.contains(Cqn(cqn))) {
+    if (!parts.completion_queues.contains(parts.numbering.cqn(cqn))) {
       return refuse(Status::BAD_PARAM, "3.2.6.1", "no such CQ");
     }
   }
@@ -110,8 +110,9 @@ CommandResult check_request(Qpn qpn, QpState to, util::View<qp_context> context,
 }  // namespace
 
 /// RST2INIT takes every field.
-CommandResult QueuePairs::create(Qpn qpn, util::View<Context> context) {
-  if (auto good = check_context(qpn, context, parts_.completion_queues); !good) return good;
+CommandResult QueuePairs::create(Qpn number, util::View<Context> context) {
+  const auto qpn = parts_.numbering.qpn(number);
+  if (auto good = check_context(qpn, context, parts_); !good) return good;
   const auto made = contexts_.make(qpn.value());
   if (made.bytes == nullptr) {
     return refuse(Status::BAD_PARAM, "3.2.2.1", "no ICM is mapped for the QP context");
@@ -120,7 +121,7 @@ CommandResult QueuePairs::create(Qpn qpn, util::View<Context> context) {
   const util::MutableView<Context> kept({made.bytes, Context::kSize});
   kept.set(Context::local_qpn, qpn.value());
   const auto type = *jingzhao::type_of(context);
-  auto qp = std::make_unique<QueuePair>(qpn, type, *this);
+  auto qp = std::make_unique<QueuePair>(number, parts_.numbering, type, *this);
   const auto attributes = attributes_of(context, link());
   qp->bind(
       transport_.create_qp(qpn, type, attributes, {.datagram_header = false}, qp->work_queues()));
@@ -129,30 +130,32 @@ CommandResult QueuePairs::create(Qpn qpn, util::View<Context> context) {
     transport_.destroy_qp(qp->rdma_qp());
     return refuse(Status::BAD_PARAM, "A1-2", "the attributes do not allow INIT");
   }
-  qp->decode(kept, made.brought);
+  qp->decode(kept, parts_.numbering, made.brought);
   qp->born = losses_.last();
   // QP1 is the GSI QP by default, unless software has configured another one (CONF_SPECIAL_QP).
-  if (gsi_.value_or(wire::kGsiQpn) == qpn) transport_.set_gsi(qpn);
+  const bool is_gsi = gsi_ ? *gsi_ == qpn : parts_.rules.has_special_qps && qpn == wire::kGsiQpn;
+  if (is_gsi) transport_.set_gsi(qpn);
   queue_pairs_[qpn.value()] = std::move(qp);
   ++count_;
   return {};
 }
 
-CommandResult QueuePairs::modify(Qpn qpn, QpState from, QpState to, util::View<Context> context) {
+CommandResult QueuePairs::modify(Qpn number, QpState from, QpState to,
+                                 util::View<Context> context) {
+  const auto qpn = parts_.numbering.qpn(number);
   if (auto good = check_request(qpn, to, context, end()); !good) return good;
   auto* qp = find(qpn);
   const auto state = qp == nullptr ? QpState::kReset : qp->rdma_qp().state();
   if (state != from) return refuse(Status::BAD_PARAM, "A1-2", "the QP is in another state");
-  return qp == nullptr ? create(qpn, context) : transition(*qp, to, context);
+  return qp == nullptr ? create(number, context) : transition(*qp, to, context);
 }
 
 /// Takes the attributes that the transition requires, and the optional ones that the mask names.
 CommandResult QueuePairs::transition(QueuePair& qp, QpState to, util::View<Context> context) {
   auto& rdma_qp = qp.rdma_qp();
   // Table A1-2 requires attributes from INIT to INIT that are optional in InfiniBand.
-  const auto given = to == QpState::kInit
-                         ? rdma::QpAttributeSet::all()
-                         : rdma::QpAttributeSet::from_bits(context.get(Context::opt_param_mask));
+  const auto given = to == QpState::kInit ? rdma::QpAttributeSet::all()
+                                          : optional_attributes(context, parts_.rules);
   const auto* row = spec::infiniband::find_transition(rdma_qp.type(), rdma_qp.state(), to);
   if (row == nullptr) return refuse(Status::BAD_PARAM, "A1-2", "there is no such transition");
   // IBTA 10.3.1.6: requests already begun finish with the attributes that they began with.
@@ -179,12 +182,13 @@ CommandResult QueuePairs::transition(QueuePair& qp, QpState to, util::View<Conte
   }
   std::ranges::copy(changed.bytes(), kept.bytes().begin());
   contexts_.mark_changed(qp.slot);
-  qp.decode(kept, entry.brought);
+  qp.decode(kept, parts_.numbering, entry.brought);
   if (!qp.doorbells.empty()) transport_.doorbell_send(rdma_qp);
   return {};
 }
 
-CommandResult QueuePairs::to_error(Qpn qpn, util::View<Context> context) {
+CommandResult QueuePairs::to_error(Qpn number, util::View<Context> context) {
+  const auto qpn = parts_.numbering.qpn(number);
   if (auto good = check_request(qpn, QpState::kError, context, end()); !good) return good;
   auto* qp = find(qpn);
   if (qp == nullptr) return refuse(Status::BAD_PARAM, "A1-2", "a QP in RST does not go to ERR");
@@ -192,7 +196,8 @@ CommandResult QueuePairs::to_error(Qpn qpn, util::View<Context> context) {
   return {};
 }
 
-CommandResult QueuePairs::to_reset(Qpn qpn) {
+CommandResult QueuePairs::to_reset(Qpn number) {
+  const auto qpn = parts_.numbering.qpn(number);
   if (qpn.value() >= queue_pairs_.size()) {
     return refuse(Status::BAD_PARAM, "3.2.6.1", "the number is beyond the QPC table");
   }
@@ -209,7 +214,8 @@ void QueuePairs::remove(QueuePair& qp) {
   --count_;
 }
 
-CommandResult QueuePairs::query(Qpn qpn, util::MutableView<Context> out) {
+CommandResult QueuePairs::query(Qpn number, util::MutableView<Context> out) {
+  const auto qpn = parts_.numbering.qpn(number);
   if (qpn.value() >= queue_pairs_.size()) {
     return refuse(Status::BAD_PARAM, "3.2.6.2", "the number is beyond the QPC table");
   }
@@ -267,7 +273,7 @@ void QueuePairs::check_losses(QueuePair& qp) {
 /// true.
 bool QueuePairs::decode_slow(QueuePair& qp) {
   const auto entry = contexts_.get(qp.qpn().value(), qp.slot);
-  qp.decode(util::View<Context>({entry.bytes, Context::kSize}), entry.brought);
+  qp.decode(util::View<Context>({entry.bytes, Context::kSize}), parts_.numbering, entry.brought);
   return true;
 }
 
@@ -342,7 +348,7 @@ void QueuePairs::handle_event(QueuePair& qp, rdma::QpEvent event, rdma::Reason r
   if (type != EventType::COMM_EST && type != EventType::SQ_DRAINED) {
     note(qp, to_string(type), reason);
   }
-  parts_.event_queues.post(type, qp.qpn().value());
+  parts_.event_queues.post(type, qp.number().value());
 }
 
 void QueuePairs::note(const QueuePair& qp, std::string_view what, rdma::Reason reason) {

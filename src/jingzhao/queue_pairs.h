@@ -19,6 +19,7 @@
 #include "jingzhao/infiniband_port.h"
 #include "jingzhao/losses.h"
 #include "jingzhao/memory_keys.h"
+#include "jingzhao/profile.h"
 #include "jingzhao/queue_pair.h"
 #include "rdma/transport.h"
 #include "util/notes.h"
@@ -41,17 +42,20 @@ class QueuePairs final : private IcmCache::Owner {
     std::uint64_t base;
     unsigned log_count;
     std::uint32_t cache;
+    const ProfileRules& rules;
+    const Numbering& numbering;
   };
 
   explicit QueuePairs(const Parts& parts);
 
-  // Commands.
+  // Commands. `number` is the QPN as software has given it.
 
   /// All transitions of MODIFY_QP except those to RST.
-  CommandResult modify(Qpn qpn, rdma::QpState from, rdma::QpState to, util::View<Context> context);
-  CommandResult to_error(Qpn qpn, util::View<Context> context);
-  CommandResult to_reset(Qpn qpn);
-  CommandResult query(Qpn qpn, util::MutableView<Context> out);
+  CommandResult modify(Qpn number, rdma::QpState from, rdma::QpState to,
+                       util::View<Context> context);
+  CommandResult to_error(Qpn number, util::View<Context> context);
+  CommandResult to_reset(Qpn number);
+  CommandResult query(Qpn number, util::MutableView<Context> out);
   /// CONF_SPECIAL_QP: packets to QPN 1 go to this QP. @pre qpn.value() < end()
   void set_gsi(Qpn qpn);
   /// [virt, virt + size) of the ICM was unmapped. Has run() fail each QP whose context, or whose
@@ -71,7 +75,7 @@ class QueuePairs final : private IcmCache::Owner {
 
   /// Handles a doorbell from a UAR page.
   void ring(SendDoorbell doorbell) {
-    auto* qp = find(doorbell.qpn());
+    auto* qp = find(parts_.numbering.qpn(doorbell.qpn()));
     // "RST, INIT, RTR drop the doorbell": in these states there is nothing to flush either.
     if (qp == nullptr) return;
     const auto state = qp->rdma_qp().state();
@@ -143,7 +147,7 @@ class QueuePairs final : private IcmCache::Owner {
   void fail_soon(QueuePair& qp, rdma::Reason reason);
   bool decode_slow(QueuePair& qp);
   void lose_doorbell(QueuePair& qp);
-  CommandResult create(Qpn qpn, util::View<Context> context);
+  CommandResult create(Qpn number, util::View<Context> context);
   void remove(QueuePair& qp);
   CommandResult transition(QueuePair& qp, rdma::QpState to, util::View<Context> context);
 

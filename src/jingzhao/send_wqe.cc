@@ -116,7 +116,7 @@ std::uint64_t length_of(const rdma::SendRequest& request) {
 void decode_destination(util::View<ud_unit> unit, const SendRules& rules,
                         rdma::UdDestination& destination) {
   static_cast<rdma::Path&>(destination) = make_path(unit, rules.link);
-  destination.qpn = Qpn(unit.get(ud_unit::dqpn) & spec::infiniband::kQpnMask);
+  destination.qpn = Qpn(unit.get(ud_unit::dqpn) & rules.qpn_mask);
   destination.qkey = unit.get(ud_unit::qkey);
   destination.number = 0;
 }

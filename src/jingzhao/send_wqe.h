@@ -8,6 +8,7 @@
 #include "jingzhao/numbers.h"
 #include "jingzhao/wqe_fault.h"
 #include "rdma/work_request.h"
+#include "spec/infiniband/constants.h"
 #include "spec/jingzhao/wqe.h"
 
 namespace softhca::jingzhao {
@@ -29,7 +30,8 @@ struct SendWqe {
 struct SendRules {
   wire::Link link = wire::Link::kEthernet;
   rdma::QpType type = rdma::QpType::kRc;
-  std::uint64_t message_max = std::uint64_t{1} << 31;  ///< bytes
+  std::uint64_t message_max = std::uint64_t{1} << 31;   ///< bytes
+  std::uint32_t qpn_mask = spec::infiniband::kQpnMask;  ///< bits of `dqpn` that count
 };
 
 /// Cookie of a request: the WQE's data for the CQE.
