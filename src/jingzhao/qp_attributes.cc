@@ -91,10 +91,12 @@ struct MthcaBit {
 
 /// Those that a QP context has a field for.
 constexpr std::array kMthcaBits{
-    MthcaBit{4, Attribute::kPkeyIndex},   MthcaBit{5, Attribute::kQkey},
-    MthcaBit{6, Attribute::kMinRnrTimer}, MthcaBit{7, Attribute::kAddressVector},
-    MthcaBit{11, Attribute::kPort},       MthcaBit{12, Attribute::kRetryCount},
-    MthcaBit{14, Attribute::kTimeout},    MthcaBit{15, Attribute::kRnrRetry},
+    MthcaBit{1, Attribute::kAccessFlags},   MthcaBit{2, Attribute::kAccessFlags},
+    MthcaBit{3, Attribute::kAccessFlags},   MthcaBit{4, Attribute::kPkeyIndex},
+    MthcaBit{5, Attribute::kQkey},          MthcaBit{6, Attribute::kMinRnrTimer},
+    MthcaBit{7, Attribute::kAddressVector}, MthcaBit{11, Attribute::kPort},
+    MthcaBit{12, Attribute::kRetryCount},   MthcaBit{14, Attribute::kTimeout},
+    MthcaBit{15, Attribute::kRnrRetry},
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "jingzhao/authors_driver.h"
+#include "jingzhao/world.h"
 
 namespace softhca::jingzhao::test {
 namespace {
@@ -160,6 +161,31 @@ TEST_F(JingzhaoAuthorsDriver, ChangesTheRnrTimerOfARunningQueuePair) {
   ASSERT_EQ(d.modify(*a, qp_state::RTS, {.rnr_timer = 5}), OK);
   ASSERT_EQ(d.query(*a), qp_state::RTS);
   EXPECT_EQ(d.h.get32(0x84) >> 24, 5u);
+}
+
+TEST(JingzhaoAuthorsCard, OfTheDriverWorksWithTheDriverOfSofthca) {
+  World world({.card = {.profile = Profile::kDriver}});
+  world.open();
+  Side from(world.a()), to(world.b());
+  test::connect(from, to);
+  fill(from.memory, 1);
+  const auto piece = from.piece(0, 5000);
+  const auto write = [&] {
+    EXPECT_EQ(from.qp->post_send({.id = 7,
+                                  .opcode = driver::SendOpcode::kRdmaWrite,
+                                  .pieces = {&piece, 1},
+                                  .remote_address = to.address(),
+                                  .rkey = to.key->key()}),
+              PostStatus::kOk);
+    const auto done = test::wait(world, *from.send_cq);
+    return done.empty() ? WorkStatus::kUnknown : done[0].status;
+  };
+  EXPECT_EQ(write(), WorkStatus::kSuccess);
+  EXPECT_TRUE(same(from.bytes(0, 5000), to.bytes(0, 5000)));
+  // Its masks have all bits.
+  to.qp->change({.access = driver::RemoteAccess{.write = false}});
+  must(to.qp->stay(qp_state::RTS));
+  EXPECT_EQ(write(), WorkStatus::kRemoteInvalidRequest);
 }
 
 TEST(JingzhaoAuthorsCard, OfTheDocumentLeavesTheDriverWithoutAnswers) {
