@@ -46,10 +46,13 @@ def tokens_of(text):
     """(kind, text, line), without comments and preprocessor lines."""
     out, line, counted = [], 1, 0
     for match in TOKEN.finditer(text):
-        if match.lastgroup not in ("comment", "preprocessor"):
-            line += text.count("\n", counted, match.start())
-            counted = match.start()
-            out.append((match.lastgroup, match[0], line))
+        kind = match.lastgroup
+        if kind != "comment" and kind != "preprocessor":
+            start = match.start()
+            if (end := text.find("\n", counted, start)) >= 0:
+                line += text.count("\n", end, start)
+            counted = start
+            out.append((kind, match[0], line))
     return out
 
 

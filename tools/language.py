@@ -28,6 +28,7 @@ FORMS = {advice: re.compile(form) for advice, form in {
     "name the device, the driver or the server instead of us":
         r"\b(?:[Ww]e|[Oo]urs?|[Oo]urselves)\b|\b(?:to|for|from|with|by|on|of|at|lets?|gives?|wakes?|asks?|sends?) us\b",
 }.items()}
+ANY_FORM = re.compile("|".join(form.pattern for form in FORMS.values()))
 DOCSTRING = re.compile(r'^ *"""(.*?)"""', re.S | re.M)
 # Quotations, code, addresses of links.
 QUOTED = re.compile(r'"[^"]*"|`[^`]*`|\]\([^)]*\)')
@@ -37,9 +38,10 @@ def of_source(name, text):
     """(line number, text) of each comment; lines of comment alone that follow each other are one. Docstrings of Python count."""
     mark = r"///?<?" if name.endswith((".h", ".cc", ".inc")) else r"#"
     text = DOCSTRING.sub(lambda match: re.sub("^", "# ", match[1], flags=re.M), text) if mark == "#" else text
+    whole, behind = re.compile(rf"\s*{mark}(?: |$)(.*)"), re.compile(rf"\s{mark} (.*)")
     first, said = 0, []
     for number, line in enumerate(text.splitlines(), 1):
-        match = re.match(rf"\s*{mark}(?: |$)(.*)", line)
+        match = whole.match(line)
         if match and match[1].strip():
             first = first if said else number
             said.append(match[1].strip())
@@ -47,7 +49,7 @@ def of_source(name, text):
         if said:
             yield first, " ".join(said)
             said = []
-        match = re.search(rf"\s{mark} (.*)", line)
+        match = behind.search(line) if mark[0] in line else None
         if match and line.count('"', 0, match.start()) % 2 == 0:
             yield number, match[1]
     if said:
@@ -81,6 +83,8 @@ def find(name, text):
     """Yields (line number, advice, the words) for each form in a file."""
     for number, said in of_page(text) if name.endswith(".md") else of_source(name, text):
         said = QUOTED.sub("''", said)
+        if not ANY_FORM.search(said):
+            continue
         for advice, form in FORMS.items():
             for match in form.finditer(said):
                 yield number, advice, said[max(0, match.start() - 20):match.end() + 30].strip()

@@ -23,6 +23,7 @@
 Each rule is a function that yields problems; tests/tools/tidy_test.py shows that each rule reports its violation. EXCEPTIONS
 lists known violations. An exception that no file needs is reported.
 """
+import collections
 import fnmatch
 import pathlib
 import re
@@ -52,6 +53,7 @@ WITHOUT_FORMATS = set(MAY_INCLUDE) - {"util", "spec", "wire"}
 # of a set); a mask that is written as a number.
 BY_HAND = re.compile(r"(?:<<|>>)\s*\d|(?:<<|>>)[^,;]*?\bk(?:Lo|Hi|Width)\b|"
                      r"\b(?!1[uUlL]*\b)\d[\d']*[uUlL]*\}?\s*<<\s*\(?[A-Za-z_]|(?<!&)&\s*~?\(?\d")
+SHIFT_OR_MASK = re.compile("<<|>>|&")
 
 # Known violations: (rule, file). None today.
 EXCEPTIONS = set()
@@ -152,6 +154,8 @@ def rule_formats(name, text):
         return
     lines = text.splitlines()
     for number, line in enumerate(lines, 1):
+        if not SHIFT_OR_MASK.search(line):
+            continue
         code = re.sub(r'"(?:\\.|[^"\\])*"', '""', line.split("//")[0])
         # 4 << 20 is a size, 1u << 3 a bit of a set that no document defines.
         code = re.sub(r"(?<![\w.])(?:(?:std::)?\w+\{)?\d[\w']*\}?\s*<<\s*\(?\d+", "", code)
@@ -199,23 +203,47 @@ def rule_readmes(tree):
                 yield f'{readme}: no part "What it does not implement"'
             if not re.search(r"^\|(?: *-+ *\|)+$", texts[readme], re.M):
                 yield f"{readme}: no table of its parts"
+    known = Names(names)
     for name, text in texts.items():
-        yield from named_files(name, text, names)
+        yield from named_files(name, text, known)
+
+
+class Names:
+    """All files and folders, to be found by their last part."""
+
+    def __init__(self, files):
+        self._files = files
+        self._by_last = collections.defaultdict(set)
+        for file in files:
+            parts = file.split("/")
+            for count in range(1, len(parts) + 1):
+                self._by_last[parts[count - 1]].add("/".join(parts[:count]))
+
+    def has(self, places, cited, below):
+        """Whether one of the `places` has it, or any folder below `below`. A name may have a wildcard."""
+        if "*" in cited:
+            cited = re.sub("/$", "/*", cited)
+            return any(fnmatch.filter(self._files, place + cited) for place in [*places, f"{below}*/"])
+        cited = cited.rstrip("/")
+        for name in self._by_last[cited.rsplit("/", 1)[-1]]:
+            if name.endswith("/" + cited) and name.startswith(below) or any(name == place + cited for place in places):
+                return True
+        return False
 
 
 def named_files(page, text, names):
     """Files and folders that a page names in backticks: from the root, from src/, from its own folder, or, in a README
     of src/, from the folder of its tests. A header of spec/ may be made from a layout."""
     own = page.rsplit("/", 1)[0] + "/" if "/" in page else ""
-    places = ["", "src/", own, f"{own}*/", own.replace("src/", "tests/unit/")]
+    places = ["", "src/", own, own.replace("src/", "tests/unit/")]
     for match in re.finditer(r"`([\w./*-]*(?:\.(?:cc|h|py|md|layout|inc|toml|sh)|\.\*|/))`", text):
         cited = match[1]
         if cited.startswith(("/", ".", "build")) or "//" in cited:
             continue
-        wanted = [cited.rstrip("/") + "/*" if cited.endswith("/") else cited]
+        wanted = [cited]
         if re.match(r"(src/)?spec/.*\.h$", cited):
             wanted.append(re.sub(r"\.h$", ".layout", cited))
-        if not any(fnmatch.filter(names, place + name) for place in places for name in wanted):
+        if not any(names.has(places, name, own) for name in wanted):
             yield f"{page}:{text.count(chr(10), 0, match.start()) + 1}: there is no {cited}"
 
 

@@ -194,6 +194,17 @@ class Readmes(unittest.TestCase):
         texts["src/util/README.md"] += "`gone.cc`\n"
         self.assertIn("there is no gone.cc", list(tidy.rule_readmes((names, texts)))[0])
 
+    def test_files_of_folders_below_are_named_by_their_ends(self):
+        names, texts = readme()
+        names.append("src/util/x/README.md")
+        texts["src/util/x/README.md"] = texts["src/util/README.md"]
+        names.append("src/util/x/deep/b.cc")
+        texts["src/util/README.md"] += "`b.cc`, `deep/b.cc`, `deep/`, `x/`, `x/*/`, `*.cc`\n"
+        self.assertEqual([problem for problem in tidy.rule_readmes((names, texts)) if "there is no" in problem], [])
+        for gone in ("eep/b.cc", "x/b.cc", "y/", "y/*/", "*.sh"):
+            self.assertTrue(any("there is no" in problem for problem in
+                                tidy.rule_readmes((names, {**texts, "src/util/README.md": f"`{gone}`"}))), gone)
+
     def test_tests_that_are_named_exist(self):
         texts = {"docs/a.md": "line\n`Suite.Name` and `Suite.Gone`\n"}
         self.assertEqual(list(tidy.rule_cited_tests(texts, {"Suite.Name"})), ["docs/a.md:2: there is no test Suite.Gone"])
