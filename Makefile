@@ -17,6 +17,7 @@ BOOTS    ?= 300
 DOOR_KILLS ?= 1000
 RESTARTS ?= 100
 MUTANTS  ?= 200
+RUNS     ?= 300
 KERNEL   ?= trixie
 KERNELS  ?= trixie backports
 SUITE    ?= trixie
@@ -32,7 +33,7 @@ LONG_TESTS = ^tidy$$|^neighbours\.|^soak\.|RcSoak|ImpairedWire
 CLANG_TIDY = clang-tidy-19 --quiet --extra-arg=-Wno-unknown-warning-option
 
 .DEFAULT_GOAL := build
-.PHONY: deps configure build softhca deb check test test-times test-unit test-guest test-long boots nightly sanitize sanitized mutants mutants-random soak pyverbs pyverbs-host pyverbs-debian oracle door-kills distributions kernel-users soft-roce soft-roce-host clusters perftest examples dpdk verbs-soak demo bench fuzz coverage model docs site format format-check tidy clean help
+.PHONY: deps configure build softhca deb check test test-times test-unit test-host unit-repeat test-guest test-long boots nightly sanitize sanitized mutants mutants-random soak pyverbs pyverbs-host pyverbs-debian oracle door-kills distributions kernel-users soft-roce soft-roce-host clusters perftest examples dpdk verbs-soak demo bench fuzz coverage model docs site format format-check tidy clean help
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -65,14 +66,21 @@ check: ## before each commit: tidy, format, what changed is built, unit tests bu
 	  xargs -0 -r -P $(JOBS) -n 1 $(CLANG_TIDY) -p build-dev
 	@ctest --test-dir build-dev -j $(HALVES) --progress --output-on-failure --no-tests=error -LE 'guest|door' -E '$(LONG_TESTS)'
 
-test: build ## what CI runs: all tests but the long ones; with SANITIZE= those that need no guest
-	@ctest --test-dir $(BUILD) -j $(HALVES) --output-on-failure --no-tests=error --output-junit tests.xml $(if $(SANITIZE),-LE guest,)
+test: build ## all tests but the long ones; with SANITIZE= those that need neither a guest nor libsofthca.so
+	@ctest --test-dir $(BUILD) -j $(HALVES) --output-on-failure --no-tests=error --output-junit tests.xml $(if $(SANITIZE),-LE 'guest|door',)
 
 test-times: ## writes docs/test-times.md from the last `make test` (MACHINE, what to say of this one)
 	@tools/test_times.py $(BUILD)/tests.xml --machine "$(MACHINE)"
 
-test-unit: build ## the tests that need no guest
+test-unit: configure ## the unit tests (SANITIZE=address,undefined or thread)
+	@cmake --build $(BUILD) -j $(JOBS) $(if $(SANITIZE),--target softhca tests/all,)
+	@ctest --test-dir $(BUILD) -j $(HALVES) --output-on-failure --no-tests=error -L '^unit$$'
+
+test-host: build ## the tests that need no guest
 	@ctest --test-dir $(BUILD) -j $(HALVES) --output-on-failure --no-tests=error -LE guest
+
+unit-repeat: build ## runs the unit tests RUNS (300) times beside two busy loops, and counts failures; goes on after Ctrl-C
+	@tests/repeat $(BUILD) $(RUNS)
 
 sanitize: ## unit tests of FOLDERS (hub, door and what they stand on), under ASan and UBSan, then under TSan (or SANITIZE)
 	@for one in $(if $(SANITIZE),$(SANITIZE),$(SANITIZERS)); do $(MAKE) --no-print-directory sanitized SANITIZE=$$one || exit 1; done

@@ -300,6 +300,7 @@ function(softhca_test folder)
             -DHALVES=${halves} -P ${CMAKE_SOURCE_DIR}/cmake/discover_suites.cmake VERBATIM)
   set(include ${CMAKE_CURRENT_BINARY_DIR}/${name}_include.cmake)
   file(WRITE ${include} "if(EXISTS [==[${suites}]==])\n  include([==[${suites}]==])\n"
-       "else()\n  add_test(${name}.NOT_BUILT ${name}_test)\nendif()\n")
+       "else()\n  add_test(${name}.NOT_BUILT ${name}_test)\n"
+       "  set_tests_properties(${name}.NOT_BUILT PROPERTIES LABELS unit)\nendif()\n")
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${include})
 endfunction()
