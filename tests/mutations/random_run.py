@@ -1,7 +1,9 @@
 """Judges random mutants: how many do the tests of a folder notice?
 
-The tests of the folder run until one fails, then those of folders above it, which use it. A test that fails once and
-passes when it is repeated has not noticed the mutant. A mutant that does not compile is drawn again.
+The tests of the folder run until one fails, those of the mutant's file first, then those of folders above it, which use
+it. A test that fails once and passes when it is repeated has not noticed the mutant. A mutant that does not compile is
+drawn again. One that the folder's tests do not notice is compiled with optimization: if the compiler makes the same code
+of it, no test can notice it.
 """
 import collections
 import json
@@ -10,6 +12,7 @@ import resource
 import threading
 import time
 
+from likely import likely
 from mutant import ROOT
 from random_mutants import Lottery, lines_of_folders, shares
 from tree import FOLDER, Failed, Tree
@@ -63,6 +66,7 @@ UP_TO_A_FAILURE = ("--gtest_brief=0", "--gtest_fail_fast")
 
 # Verdicts.
 OWN_TESTS, TESTS_ABOVE, SURVIVED, NOT_COMPILED = "killed", "killed above", "survived", "does not compile"
+SAME_CODE = "same code"
 
 
 def own_tests(folder):
@@ -126,15 +130,14 @@ class Judge:
     def judge(self, mutant):
         """(verdict, the test that noticed)"""
         try:
-            for test in (*own_tests(mutant.folder), *(() if self._own_only else ABOVE.get(mutant.folder, ()))):
-                if test not in self._limits:
-                    self._tree.restore(mutant.file)
-                    self._prepare(test)
-                if not self._planted:
-                    mutant.plant(self._tree.root)
-                    self._planted = True
-                if noticed := self._noticed(mutant, test):
-                    return OWN_TESTS if test in own_tests(mutant.folder) else TESTS_ABOVE, f"{test} {noticed}"
+            for test in own_tests(mutant.folder):
+                if noticed := self._noticed_by(mutant, test):
+                    return OWN_TESTS, noticed
+            if self._is_same_code(mutant):
+                return SAME_CODE, ""
+            for test in () if self._own_only else ABOVE.get(mutant.folder, ()):
+                if noticed := self._noticed_by(mutant, test):
+                    return TESTS_ABOVE, noticed
         except NotCompiled:
             return NOT_COMPILED, ""
         finally:
@@ -142,13 +145,33 @@ class Judge:
             self._planted = False
         return SURVIVED, ""
 
-    def _noticed(self, mutant, test):
-        """How the test noticed the mutant, or nothing."""
+    def _is_same_code(self, mutant):
+        changed = self._tree.code_of(mutant.file)
+        self._tree.restore(mutant.file)
+        self._planted = False
+        return changed is not None and changed == self._tree.code_of(mutant.file)
+
+    def _noticed_by(self, mutant, test):
+        """The test and how it noticed the mutant, or nothing."""
+        if test not in self._limits:
+            self._tree.restore(mutant.file)
+            self._prepare(test)
+        if not self._planted:
+            mutant.plant(self._tree.root)
+            self._planted = True
         if fails := self._build(mutant, test):
-            return fails
+            return f"{test} {fails}"
+        first = [] if test in SCRIPTS else likely(mutant.file, test)
+        for wanted, unwanted in ([(first, [])] if first else []) + [(["*"], first)]:
+            if fails := self._fails(test, wanted, unwanted):
+                return f"{test} {fails}"
+        return ""
+
+    def _fails(self, test, wanted, unwanted):
+        """How a test fails, or nothing. `wanted`, `unwanted`: patterns of gtest"""
         unsteady, limit = [], self._limits[test]
         while len(unsteady) <= UNSTEADY_MAX:
-            status, output = self._run(test, f"*-{':'.join(unsteady)}", limit)
+            status, output = self._run(test, f"{':'.join(wanted)}-{':'.join([*unwanted, *unsteady])}", limit)
             if status == 0:
                 return ""
             if status is None:
@@ -254,10 +277,11 @@ class Draw:
         counts = collections.defaultdict(collections.Counter)
         for mutant, verdict, _ in self._verdicts:
             counts[mutant.folder][verdict] += 1
-        print(f"\nSeed {self._seed}.\n\n| folder | mutants | killed by its tests | by those above | survived | killed |\n"
-              "|---|---|---|---|---|---|")
+        print(f"\nSeed {self._seed}.\n\n| folder | mutants | same code | killed by its tests | by those above | survived | killed |\n"
+              "|---|---|---|---|---|---|---|")
         counts["all"] = sum(counts.values(), collections.Counter())
         for folder, of in counts.items():
-            share = 100 * (of.total() - of[SURVIVED]) // max(1, of.total())
-            print(f"| {folder} | {of.total()} | {of[OWN_TESTS]} | {of[TESTS_ABOVE]} | {of[SURVIVED]} | {share} % |")
+            killed = of[OWN_TESTS] + of[TESTS_ABOVE]
+            share = 100 * killed // max(1, killed + of[SURVIVED])
+            print(f"| {folder} | {of.total()} | {of[SAME_CODE]} | {of[OWN_TESTS]} | {of[TESTS_ABOVE]} | {of[SURVIVED]} | {share} % |")
         return 1 if counts["all"][SURVIVED] else 0

@@ -105,6 +105,20 @@ class Tree:
         status, _ = self._run(objects, {}, None, self._build)
         return self.root / self._build / "mutant/program" if status == 0 else None
 
+    def code_of(self, file):
+        """The object of a .cc file, compiled with optimization and without debug information; None if that is impossible."""
+        entries = [entry for entry in self._compile_commands() if entry["file"] == str(self.root / file)]
+        if not entries:
+            return None
+        words = shlex.split(entries[0]["command"])
+        if "-include" in words:  # precompiled with other options; each file includes what it uses
+            place = words.index("-include")
+            del words[place:place + 2]
+        words[words.index("-o") + 1] = "mutant/code.o"
+        (self.root / self._build / "mutant").mkdir(exist_ok=True)
+        status, _ = self._run([*words, "-O2", "-g0"], {}, None, self._build)
+        return (self.root / self._build / "mutant/code.o").read_bytes() if status == 0 else None
+
     def _is_of(self, words, link):
         """Whether the object of a compile command is the program's, or in one of its archives."""
         built = words[words.index("-o") + 1]

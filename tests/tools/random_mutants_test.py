@@ -9,6 +9,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/mutations"))
 
+import likely  # noqa: E402
 import random_mutants  # noqa: E402
 import random_run  # noqa: E402
 from random_mutants import Lottery, RandomMutant, changes, shares, statements  # noqa: E402
@@ -91,6 +92,7 @@ class FakeTree:
 
     def __init__(self, root, names):
         self.root, self._names, self._archives = root, names, {}
+        self.filters = []  # of all runs
         for name in names:
             self.restore(name)
 
@@ -105,7 +107,12 @@ class FakeTree:
         self._program = {**self._archives, file: (self.root / file).read_text()}
         return "mutant/program"
 
+    def code_of(self, file):
+        """The compiler takes out all spaces."""
+        return (self.root / file).read_text().replace(" ", "") if file.endswith(".cc") else None
+
     def test(self, program, tests, seconds, *options, work=None):
+        self.filters.append(tests)
         wrong = [name for name, text in self._program.items() if text != "right(1);\n"]
         return (1, f"[  FAILED  ] Test.{wrong[0]} (0 ms)") if wrong else (0, "")
 
@@ -117,6 +124,41 @@ class JudgeTest(unittest.TestCase):
             judge = random_run.Judge(FakeTree(pathlib.Path(folder), [header, source]), jobs=1, own_only=True)
             for file in (source, header, source):
                 self.assertEqual(judge.judge(mutants("right(1);\n", file)[0]), (random_run.OWN_TESTS, f"wire_test Test.{file}"))
+
+    def judge(self, tree, file, replacement):
+        text = "right(1);\n"
+        statement = random_mutants.Statement(file, 0, 1, text, text)
+        mutant = RandomMutant(statement, random_mutants.Change("test", 0, len(text), replacement))
+        with contextlib.redirect_stdout(io.StringIO()):
+            return random_run.Judge(tree, jobs=1, own_only=True).judge(mutant)
+
+    def test_a_survivor_is_compared_with_the_original_as_code(self):
+        with tempfile.TemporaryDirectory() as folder:
+            header, source = "src/wire/x.h", "src/wire/x.cc"
+            tree = FakeTree(pathlib.Path(folder), [header, source])
+            tree.test = lambda *_, **__: (0, "")
+            self.assertEqual(self.judge(tree, source, "right( 1 );\n"), (random_run.SAME_CODE, ""))
+            self.assertEqual(self.judge(tree, source, "right(2);\n"), (random_run.SURVIVED, ""))
+            self.assertEqual(self.judge(tree, header, "right( 1 );\n"), (random_run.SURVIVED, ""))
+            self.assertEqual((tree.root / source).read_text(), "right(1);\n")
+
+    def test_tests_of_the_mutants_file_run_first(self):
+        with tempfile.TemporaryDirectory() as folder:
+            source = "src/wire/pcapng.cc"
+            tree = FakeTree(pathlib.Path(folder), [source])
+            test = tree.test
+            tree.test = lambda *words, **options: (0, test(*words, **options)[1])
+            self.judge(tree, source, "right(2);\n")
+            self.assertEqual(tree.filters, ["*", "Pcapng.*:*/Pcapng.*-", "*-Pcapng.*:*/Pcapng.*"])
+
+
+class LikelyTest(unittest.TestCase):
+    def test_suites_of_files_that_include_the_header_or_have_the_name(self):
+        sources = {"a_test.cc": '#include "wire/a.h"\nTEST(One, X) {\nTEST_F(Two, Y) {\n', "b_test.cc": "TEST_P(Three, Z) {\n",
+                   "c_test.cc": '#include "wire/other/a.h"\nTEST(Four, X) {\n'}
+        self.assertEqual(likely.likely_suites("src/wire/a.cc", sources), ["One", "Two"])
+        self.assertEqual(likely.likely_suites("src/wire/x/b.h", sources), ["Three"])
+        self.assertEqual(likely.likely_suites("src/wire/d.cc", sources), [])
 
 
 if __name__ == "__main__":
