@@ -322,7 +322,7 @@ TEST_F(Rc, IndirectKeysLeadToOtherKeys) {
 TEST(RcLargest, AMessageOfOneGibibyteArrives) {
   constexpr std::uint32_t kMessage = 1u << 30;
   constexpr std::uint32_t kPiece = 1u << 20;
-  Pair pair;
+  Pair pair({.trains = true});
   pair.adjust = [](QpAttributes& attributes) { attributes.path_mtu = 4096; };
   pair.connect();
   MemoryKey::Attributes key;
