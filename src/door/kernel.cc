@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <iterator>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -87,7 +88,12 @@ void release_after_fork() {
 /// its own. If a handler of another library has done so, ForkPause has called this function before.
 void forget_in_child() {
   const bool again = std::exchange(fork_holds.depth, 0u) == 0;
+  // Another thread has kept the lock for longer than fork() waits. It is not in the child, and
+  // never unlocks it. A signal handler that has interrupted the lock's own thread finds the devices
+  // busy instead.
+  const bool is_stuck = !again && !fork_holds.making && !OwnCalls::exist();
   unlock_for_fork();
+  if (is_stuck) std::construct_at(&making);
   const OwnCalls own;
   const auto* const made = made_engine.load();
   if (again && made != nullptr && made->is_of_this_process()) return;

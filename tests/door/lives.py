@@ -1,11 +1,15 @@
 """Runs the cases of lives.cc: lives.py SOFTHCA LIVES [CASE...]
 
-Each case runs alone under `softhca run`. Its output and status must be those of Linux with hardware. A case that hangs fails.
+Each case runs alone under `softhca run`. Its output and status must be those of Linux with hardware. A case that hangs fails, with
+the system call in which each of its threads waits.
 """
 import os
+import pathlib
+import shutil
 import signal
 import subprocess
 import sys
+import time
 
 OK = 0
 SEGV = -signal.SIGSEGV
@@ -26,6 +30,7 @@ CASES = {
     "opens-in-child-of-fork": (1, OK, "status of the child: 0\n"),
     "fork-in-fork": (1, OK, "status of the inner child: 0\nstatus of the child: 0\nopen: ok\n"),
     "fork-in-first-open": (1, OK, "opened\n"),
+    "fork-in-slow-open": (1, OK, "opened\n"),
     "handler-in-open": (
         1,
         OK,
@@ -108,6 +113,7 @@ CASES = {
         "GID that is none: ok\nits type: Invalid argument\n",
     ),
     "armed-twice": (1, OK, "woken\n"),
+    "no-streams": (1, OK, "0 streams\n"),
     "small-files": (1, OK, "not opened\n", "ulimit -f"),
     "locks-much": (1, OK, "registered\n", "a card refuses this"),
     "locks-too-much": (1, OK, "Cannot allocate memory\n", "ulimit -l"),
@@ -156,10 +162,45 @@ USER = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"] if os.
 HANGS = 40
 # `softhca run` ends with status 128 + signal.
 RUN_SIGNAL = 128
+SHOWN = 16000  # characters of a failure's output
+
+
+def first_line(path):
+    try:
+        return path.read_text().splitlines()[0]
+    except (OSError, IndexError):
+        return "?"
+
+
+def backtraces(process):
+    """The stacks of all threads, if there is gdb."""
+    if shutil.which("gdb") is None:
+        return ""
+    words = ["gdb", "--batch", "--nx", "-p", process, "-ex", "thread apply all backtrace 16"]
+    try:
+        return subprocess.run(words, capture_output=True, text=True, timeout=HANGS, check=False).stdout
+    except subprocess.TimeoutExpired:
+        return "gdb hangs\n"
+
+
+def waits_of(group):
+    """The system call of each thread of a process group, with arguments, and the kernel's function in which it waits."""
+    out = ""
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if os.getpgid(int(process.name)) != group:
+                continue
+        except ProcessLookupError:
+            continue
+        for task in process.glob("task/*"):
+            out += (f"  process {process.name} thread {task.name} {first_line(task / 'comm')}: "
+                    f"in {first_line(task / 'wchan')}, system call {first_line(task / 'syscall')}\n")
+        out += backtraces(process.name)
+    return out
 
 
 def run(softhca, lives, case, user):
-    """The status and output of one case; None if it hangs."""
+    """The status of one case (a text if it hangs), its output and its errors."""
     words = [softhca, "run", *OPTIONS.get(case, []), "--"]
     words = [*words, *user] if case in OF_ANOTHER_USER else [*user, *words]
     program = subprocess.Popen(
@@ -173,11 +214,21 @@ def run(softhca, lives, case, user):
     try:
         out, errors = program.communicate(timeout=HANGS)
     except subprocess.TimeoutExpired:
+        waits = waits_of(program.pid)
         os.killpg(program.pid, signal.SIGKILL)
-        program.communicate()
-        return None
+        return f"it hangs\n{waits}", *program.communicate()
     status = program.returncode
     return (RUN_SIGNAL - status if status > RUN_SIGNAL else status), out, errors
+
+
+def failure_of(case, got):
+    """How a run differs from what its case expects, or nothing."""
+    _, status, output, *words = CASES[case]
+    missing = [word for word in words if word not in got[2]]
+    if got[:2] == (status, output) and not missing:
+        return ""
+    without = f" without {', '.join(missing)}" if missing else ""
+    return f"status {got[0]}, expected {status}\n--- output:\n{got[1]}--- expected:\n{output}--- errors{without}:\n{got[2]}"
 
 
 def main():
@@ -186,13 +237,13 @@ def main():
     for case in wanted or CASES:
         if case in OF_ANOTHER_USER and not USER:
             continue
-        times, status, output, *words = CASES[case]
-        for user in [USER] * times + ([[]] if USER and case in ALSO_AS_ROOT else []):
-            got = run(softhca, lives, case, user)
-            if got is None or got[:2] != (status, output) or any(word not in got[2] for word in words):
+        runs = [USER] * CASES[case][0] + ([[]] if USER and case in ALSO_AS_ROOT else [])
+        for number, user in enumerate(runs, 1):
+            begun = time.monotonic()
+            if failure := failure_of(case, run(softhca, lives, case, user)):
                 failed = True
-                seen = "it hangs" if got is None else f"status {got[0]}\n{got[1]}{got[2]}"
-                print(f"FAILED: {case}: {seen[:2000]}")
+                load = " ".join(f"{of:.1f}" for of in os.getloadavg())
+                print(f"FAILED: {case}: run {number} of {len(runs)}, {time.monotonic() - begun:.1f} s, load {load}: {failure[:SHOWN]}")
                 break
         else:
             print(f"ok: {case}")

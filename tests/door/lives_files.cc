@@ -32,6 +32,7 @@
 
 #include "../unit/os/forbidden_call.h"
 #include "lives.h"
+#include "lives_library.h"
 #include "schedule.h"
 
 namespace lives {
@@ -505,6 +506,22 @@ int armed_twice() {
   return 0;
 }
 
+/// The thread of the devices looks for free processors without streams of libc. Their lock would be
+/// taken for ever in a child that was created meanwhile, without fork().
+int no_streams() {
+  const Loop loop(true);
+  auto* const buffer = memory();
+  auto* const key = ibv_reg_mr(loop.pd, buffer, kSize, kAccess);
+  expect(ibv_req_notify_cq(loop.cq, 0) == 0, "arm");
+  post(loop, IBV_WR_RDMA_WRITE, buffer, key->lkey, buffer + 8, key->rkey);
+  // Without a poll, that thread alone raises the event. It has looked before.
+  ibv_cq* cq = nullptr;
+  void* context = nullptr;
+  expect(ibv_get_cq_event(loop.channel, &cq, &context) == 0, "event");
+  std::printf("%d streams\n", opened_quota_streams());
+  return 0;
+}
+
 /// The run ends, and one of its processes goes on.
 int outlives() {
   if (::fork() != 0) return 0;
@@ -532,6 +549,7 @@ constexpr Case kCases[] = {{"little-memory", little_memory},
                            {"closes-errors", closes_errors},
                            {"no-copies", no_copies},
                            {"outlives", outlives},
+                           {"no-streams", no_streams},
                            {"closed", closed},
                            {"armed-twice", armed_twice},
                            {"device-file", device_file},

@@ -67,6 +67,25 @@ int fork_in_first_open() {
   return 0;
 }
 
+/// The same if the first open() takes longer than fork() waits for it.
+int fork_in_slow_open() {
+  hold_next(HeldCall::kEventfd, 0);
+  std::thread opens(
+      [] { expect(::open("/dev/infiniband/uverbs0", O_RDWR | O_CLOEXEC) >= 0, "open"); });
+  while (!is_held()) {
+  }
+  const auto child = ::fork();
+  if (child == 0) {
+    ::_exit(::open("/dev/infiniband/uverbs0", O_RDWR | O_CLOEXEC) >= 0 ? 0 : 1);
+  }
+  int status = 0;
+  expect(::waitpid(child, &status, 0) == child, "waitpid");
+  let_go();
+  opens.join();
+  std::puts(status == 0 ? "opened" : "not opened");
+  return 0;
+}
+
 /// A signal handler that runs in the middle of a call of the door, which has locks.
 void look_for_devices(int) {
   constexpr const char* kDevice = "/sys/class/infiniband/mlx5_0";
@@ -183,11 +202,10 @@ int opens_again() {
   return 0;
 }
 
-constexpr Case kCases[] = {{"mappings-are-read", mappings_are_read},
-                           {"fork-in-first-open", fork_in_first_open},
-                           {"handler-in-open", handler_in_open},
-                           {"library-is-loaded", library_is_loaded},
-                           {"opens-again", opens_again}};
+constexpr Case kCases[] = {
+    {"mappings-are-read", mappings_are_read}, {"fork-in-first-open", fork_in_first_open},
+    {"fork-in-slow-open", fork_in_slow_open}, {"handler-in-open", handler_in_open},
+    {"library-is-loaded", library_is_loaded}, {"opens-again", opens_again}};
 
 }  // namespace
 

@@ -36,6 +36,7 @@ std::atomic<HeldCall> wanted = HeldCall::kNone;
 std::atomic<int> beside = 0;
 std::atomic<bool> held = false;
 std::atomic<void (*)()> to_run = nullptr;
+std::atomic<int> quota_streams = 0;
 
 /// Whether a thread of this process sleeps, for example because it waits for a lock.
 bool sleeps(int thread) {
@@ -78,6 +79,7 @@ void run_in(HeldCall call, void (*function)()) {
   to_run = function;
   wanted = call;
 }
+int opened_quota_streams() { return quota_streams; }
 void let_go() { held = false; }
 void hold_in_constructor() { pass(HeldCall::kConstructor); }
 
@@ -92,6 +94,7 @@ FILE* fopen(const char* path, const char* mode) {
   using Open = FILE*(const char*, const char*);
   static auto* const next = reinterpret_cast<Open*>(::dlsym(RTLD_NEXT, "fopen"));
   if (std::strcmp(path, "/proc/self/maps") == 0) pass(HeldCall::kMaps);
+  if (std::strstr(path, "cgroup") != nullptr) ++quota_streams;
   return next(path, mode);
 }
 }

@@ -20,6 +20,8 @@ void call_at_end(void (*call)());
 /// no thread).
 void hold_next(HeldCall call, int until_this_thread_sleeps);
 bool is_held();
+/// How many streams of files of the process's cgroup have been opened.
+int opened_quota_streams();
 /// Runs `function` in the next thread that makes the call, in the middle of it.
 void run_in(HeldCall call, void (*function)());
 void let_go();

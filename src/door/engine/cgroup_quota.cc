@@ -1,18 +1,21 @@
 #include "door/engine/cgroup_quota.h"
 
-#include <fstream>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <string>
 
 #include "door/engine/free_processors.h"
+#include "os/unique_fd.h"
 
 namespace softhca::door {
 namespace {
 
 std::string first_line(const std::filesystem::path& file) {
-  std::ifstream in(file);
-  std::string line;
-  std::getline(in, line);
-  return line;
+  auto text = read_small_file(file);
+  text.resize(std::min(text.size(), text.find('\n')));
+  return text;
 }
 
 /// The quota of one cgroup: version 2 has one file, version 1 two. "max" and "-1" mean no limit,
@@ -37,6 +40,14 @@ std::optional<unsigned> lowest_quota(const std::filesystem::path& hierarchy, std
 }
 
 }  // namespace
+
+std::string read_small_file(const std::filesystem::path& file) {
+  const os::UniqueFd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string text(4096, '\0');
+  const auto size = ::read(fd.get(), text.data(), text.size());
+  text.resize(static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
+  return text;
+}
 
 std::optional<unsigned> cgroup_quota(const std::filesystem::path& root, std::string_view self) {
   std::optional<unsigned> lowest;

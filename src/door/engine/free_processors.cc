@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <fstream>
-#include <iterator>
 #include <string>
 
 #include "door/engine/cgroup_quota.h"
@@ -42,8 +40,7 @@ unsigned count_processors() {
   // It fails if the machine has more processors than the set can hold.
   if (::sched_getaffinity(0, sizeof all, &all) != 0) return CPU_SETSIZE;
   const auto count = static_cast<unsigned>(CPU_COUNT(&all));
-  std::ifstream groups("/proc/self/cgroup");
-  const std::string self(std::istreambuf_iterator<char>(groups), {});
+  const auto self = read_small_file("/proc/self/cgroup");
   return std::min(count, cgroup_quota("/sys/fs/cgroup", self).value_or(count));
 }
 
