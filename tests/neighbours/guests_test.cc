@@ -2,10 +2,12 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "neighbours.h"
 #include "spec/connectx/cq.h"
+#include "vfio_user/serve_loop.h"
 
 namespace softhca::neighbours {
 namespace {
@@ -91,18 +93,33 @@ TEST_P(GuestNeighbours, FullBandwidthOfAnotherLeavesTimeForShortReads) {
   expect_unharmed();
 }
 
+// Each message of a batch is work, and a batch is the work of many turns.
 TEST_P(GuestNeighbours, MillionsOfTinyMessagesLeaveTimeForOthers) {
   {
+    constexpr unsigned kBatch = 8192;
     LoopHca loop(hostile(), 2, 64 << 10);
-    std::vector<LoopPair> pairs;
-    for (int i = 0; i < 16; ++i) pairs.push_back(loop.make_pair());
+    auto pair = loop.make_pair({.send_cq = loop.cq(),
+                                .receive_cq = loop.cq(),
+                                .send = {.requests = kBatch, .pieces = 1, .inline_size = 0}});
     const auto piece = loop.piece(0, 8);
-    EXPECT_GT(flood(loop, pairs,
-                    {.opcode = SendOpcode::kRdmaWrite,
-                     .pieces = {&piece, 1},
-                     .remote_address = loop.iova(4096),
-                     .rkey = loop.key()}),
-              0u);
+    std::vector<SendRequest> batch(kBatch, {.opcode = SendOpcode::kRdmaWrite,
+                                            .pieces = {&piece, 1},
+                                            .remote_address = loop.iova(4096),
+                                            .rkey = loop.key(),
+                                            .signaled = false});
+    batch.back().signaled = true;
+    constexpr auto kLimit = static_cast<std::uint64_t>(vfio_user::ServeLoop::kTurnWork);
+    EXPECT_LT(server_.turns().longest_work, kLimit) << "before the first batch";
+    for (const auto end = util::monotonic_now() + kFlood; util::monotonic_now() < end;) {
+      driver::PostStatus status{};
+      ASSERT_EQ(pair.from->post_send(batch, status), kBatch);
+      std::array<driver::Completion, 1> done;
+      while (loop.cq().poll(done) == 0 && !loop.host().lost()) {
+      }
+      ASSERT_FALSE(loop.host().lost());
+      ASSERT_EQ(done[0].status, driver::WorkStatus::kSuccess);
+    }
+    EXPECT_GE(server_.turns().longest_work, kLimit) << "turns end in the middle of a batch";
   }
   expect_unharmed();
 }
