@@ -38,6 +38,7 @@ void RingPair::send_record(const wire::Frame& frame) {
   // A fault on memory means that the frame's bytes may be wrong, or that it acknowledges data that
   // did not arrive. The frame counts as lost on the link.
   if (os::MemoryFaults::pending()) {
+    out_.abandon();
     counters_.dropped_fault += frame.packets();
     return;
   }

@@ -71,7 +71,7 @@ class RingProducer {
 
   /// Reserves room for a record of `size` bytes, to be filled before publish(). Empty if the ring
   /// is full or broken. The consumer receives `note` with the record.
-  /// @pre 0 < size <= SharedRing::kRecordMax, and the one before is published
+  /// @pre 0 < size <= SharedRing::kRecordMax, and the one before is published or abandoned
   std::span<std::byte> reserve(std::size_t size, std::uint32_t note = 0);
   /// Free bytes. Reads the consumer's index only if fewer than `wanted` were free before.
   std::size_t room(std::size_t wanted);
@@ -79,6 +79,8 @@ class RingProducer {
   std::uint64_t taken() const { return read_; }
   /// Publishes the reserved record to the consumer.
   void publish();
+  /// Gives the reserved record up: the consumer does not see it.
+  void abandon() { reserved_ = written_; }
   /// Returns unused pages to the kernel; they read as zeros when written again. @pre no record is
   /// reserved
   void free_pages();

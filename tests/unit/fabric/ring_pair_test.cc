@@ -6,6 +6,7 @@
 
 #include <cstddef>
 
+#include "os/memory_faults.h"
 #include "os/shared_ring.h"
 #include "wire/ethernet.h"
 #include "wire/frame.h"
@@ -19,13 +20,17 @@ class RingPairTest : public testing::Test {
   static os::SharedRing attach(const os::SharedRing& ring) {
     return os::SharedRing::attach(ring.fd()).value();
   }
-  /// Sends a ring's worth of frames, which the peer takes.
-  void send_many() {
+  static wire::Frame frame_of(std::size_t payload) {
     wire::Frame frame;
     wire::Ethernet{wire::MacAddress::from_u64(0x020000000001),
                    wire::MacAddress::from_u64(0x020000000002), wire::EtherType{0x88b5}}
         .emit(util::MutableView<wire::EthernetLayout>(frame.resize_head(14)));
-    (void)frame.own_payload(2000);
+    (void)frame.own_payload(payload);
+    return frame;
+  }
+  /// Sends a ring's worth of frames, which the peer takes.
+  void send_many() {
+    const auto frame = frame_of(2000);
     for (std::size_t sent = 0; sent < kCapacity; sent += frame.size()) {
       ours_.send(frame);
       ASSERT_FALSE(peer_.next().empty());
@@ -45,6 +50,19 @@ class RingPairTest : public testing::Test {
   os::RingConsumer peer_{there_};
   RingPair ours_{attach(there_), attach(back_)};
 };
+
+// The program has unmapped memory that frames refer to: the bytes of all frames of the turn may be
+// wrong.
+TEST_F(RingPairTest, FramesOfATurnWithAFaultOnMemoryAreLost) {
+  os::MemoryFaults::note();
+  for (const std::size_t size : {100, 2000, 50}) ours_.send(frame_of(size));
+  ours_.free_idle_pages();
+  os::MemoryFaults::clear();
+  EXPECT_TRUE(peer_.next().empty());
+  EXPECT_EQ(ours_.counters().dropped_fault, 3u);
+  ours_.send(frame_of(70));
+  EXPECT_EQ(peer_.next().size(), 84u);
+}
 
 TEST_F(RingPairTest, ARingThatCarriesNothingGivesItsMemoryBack) {
   send_many();
