@@ -40,6 +40,13 @@ std::uint64_t seed_of(const FaultRule& rule, std::uint64_t number) {
   return rule.seed ^ draw(link);
 }
 
+/// Whether frames of other packets may go out with a packet because of the rule.
+bool adds_frames(const FaultRule& rule) {
+  using enum FaultAction;
+  return rule.action == kDuplicate || rule.action == kReorder || rule.action == kDelay ||
+         rule.action == kLimit || rule.action == kPause;
+}
+
 /// How long `bytes` take at a rate in bits per second.
 util::Duration duration_of(std::uint64_t bytes, std::uint64_t rate) {
   constexpr std::uint64_t kBits = 8, kNanoseconds = 1'000'000'000;
@@ -114,8 +121,10 @@ void FaultyLink::handle_rules() {
 
 /// Arriving frames pass here only while there is something to do with them.
 void FaultyLink::take_path() {
-  active_ = !rules_.empty() ||
-            std::ranges::any_of(lanes_, [](const Lane& lane) { return !lane.held.empty(); });
+  const bool holds =
+      std::ranges::any_of(lanes_, [](const Lane& lane) { return !lane.held.empty(); });
+  active_ = !rules_.empty() || holds;
+  may_add_ = holds || std::ranges::any_of(rules_, adds_frames, &Rule::rule);
   set_receiver(receiver_);
 }
 
@@ -360,10 +369,11 @@ const FaultyLink::Rule* FaultyLink::down_by(util::Time now) const {
   return found == rules_.end() ? nullptr : &*found;
 }
 
-void FaultyLink::handle_timeout(util::Time now, std::size_t most) {
+void FaultyLink::handle_timeout(util::Time now, std::size_t sent_max, std::size_t delivered_max) {
   if (!active_) return;
   count_flaps(now);
-  for (const auto direction : {Direction::kTx, Direction::kRx}) release_due(direction, now, most);
+  release_due(Direction::kTx, now, sent_max);
+  release_due(Direction::kRx, now, delivered_max);
   if (rules_.empty()) take_path();
 }
 

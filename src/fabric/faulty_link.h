@@ -28,6 +28,8 @@ class FaultyLink final : public PassingPort, private NetworkFaults::Observer {
   static constexpr std::uint64_t kQueue = 256 << 10;
   /// Most frames that have waited and go on with another one. If more could, it waits behind them.
   static constexpr std::size_t kReleasedPerFrame = 4;
+  /// Most frames that go out when one is sent.
+  static constexpr std::size_t kFramesPerPacket = 2 + 3 * kReleasedPerFrame;
   /// Longest wait of a reordered frame for others to pass.
   static constexpr util::Duration kReorderHold = std::chrono::microseconds(100);
 
@@ -45,10 +47,14 @@ class FaultyLink final : public PassingPort, private NetworkFaults::Observer {
   void set_receiver(Receiver* receiver) override;
   bool link_up() const override { return PassingPort::link_up() && (!active_ || !is_down()); }
 
-  /// Sends and delivers frames whose time has come, at most `most` in each direction; has_due()
-  /// says whether there are more. Receivers may transmit, so the owner lets the port below deliver
-  /// before a device runs.
-  void handle_timeout(util::Time now, std::size_t most = SIZE_MAX);
+  /// Sends and delivers frames whose time has come, at most so many; has_due() says whether there
+  /// are more. Receivers may transmit, so the owner lets the port below deliver before a device
+  /// runs.
+  void handle_timeout(util::Time now, std::size_t sent_max = SIZE_MAX,
+                      std::size_t delivered_max = SIZE_MAX);
+  /// Most frames that go out with one packet that is sent now: its duplicate, and frames that have
+  /// waited.
+  std::size_t frames_per_packet() const { return may_add_ ? kFramesPerPacket : 1; }
   /// When handle_timeout() has something to do.
   util::Time next_event() const;
   /// True if handle_timeout() has frames to send or deliver now.
@@ -116,6 +122,7 @@ class FaultyLink final : public PassingPort, private NetworkFaults::Observer {
   std::array<Lane, 2> lanes_;
   std::uint64_t last_ = 0;  ///< number of the last frame that was passed on
   bool active_ = false;     ///< there are rules, or frames that wait
+  bool may_add_ = false;    ///< a rule holds frames or makes more of them, or frames wait
 };
 
 }  // namespace softhca::fabric

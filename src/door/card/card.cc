@@ -133,7 +133,7 @@ void Card::progress_device() {
   const auto now = util::monotonic_now();
   model_->note_time(now);
   if (faults_ != nullptr) [[unlikely]]
-    faults_->pass_time(now);
+    faults_->pass_time(now, hurries_ ? SIZE_MAX : packets_of_room());
   (void)switch_.deliver(kFrames);
   next_ = run_as_far_as_there_is_room(now);
   if (faults_ != nullptr) [[unlikely]]
@@ -143,19 +143,25 @@ void Card::progress_device() {
 
 void Card::set_crowd(unsigned threads) { model_->set_ack_patience(std::min(threads, kCrowdMax)); }
 
+/// Packets that all rings and sockets have room for now, at most those of a turn.
+std::size_t Card::packets_of_room() {
+  const auto packets = pcie::Function::kRunWork / connectx::Device::kPacketWork;
+  const auto most = static_cast<std::size_t>(packets) * kPacketRoom;
+  return std::min({link_->room(most), most, machines_.room()}) / kPacketRoom;
+}
+
 /// Runs the device, but sends no more than there is room for. Without room it runs only commands,
 /// which the driver waits for, and is due again immediately.
 util::Time Card::run_as_far_as_there_is_room(util::Time now) {
-  constexpr auto kWork = pcie::Function::kRunWork;
   if (hurries_) return model_->run(now);
-  const auto most = static_cast<std::size_t>(kWork / connectx::Device::kPacketWork) * kPacketRoom;
-  const auto room = std::min({link_->room(most), most, machines_.room()});
-  const auto packets = static_cast<std::int64_t>(room / kPacketRoom);
+  auto packets = packets_of_room();
   if (packets == 0) {
     model_->run_commands(now);
     return now;
   }
-  return model_->run(now, packets * connectx::Device::kPacketWork);
+  if (faults_ != nullptr) [[unlikely]]
+    packets = std::max<std::size_t>(packets / faults_->frames_per_packet(), 1);
+  return model_->run(now, static_cast<std::int64_t>(packets) * connectx::Device::kPacketWork);
 }
 
 void Card::tell_neighbours() {

@@ -110,6 +110,7 @@ class Card {
   util::Result<void> join();
   util::Result<void> set_up();
   void progress_device();
+  std::size_t packets_of_room();
   util::Time run_as_far_as_there_is_room(util::Time now);
   void tell_neighbours();
   driver::Mac mac() const;

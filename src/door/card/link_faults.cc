@@ -1,5 +1,7 @@
 #include "door/card/link_faults.h"
 
+#include <algorithm>
+
 namespace softhca::door {
 namespace {
 
@@ -21,9 +23,9 @@ std::unique_ptr<LinkFaults> LinkFaults::create(fabric::Port& below, Options opti
   return faults;
 }
 
-void LinkFaults::pass_time(util::Time now) {
+void LinkFaults::pass_time(util::Time now, std::size_t room) {
   if (reader_ != nullptr) reader_->follow();
-  link_.handle_timeout(now, kWaitedPerTurn);
+  link_.handle_timeout(now, std::min(room, kWaitedPerTurn), kWaitedPerTurn);
 }
 
 std::optional<bool> LinkFaults::see_change() {

@@ -2,6 +2,8 @@
 // --loss.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,9 +31,11 @@ class LinkFaults {
 
   /// The port in front of `below`.
   fabric::Port& port() { return link_; }
-  /// Follows the rules, and sends and delivers frames that have waited until `now`. If more have
-  /// than a turn takes, next_event() is past.
-  void pass_time(util::Time now);
+  /// Follows the rules, and sends and delivers frames that have waited until `now`: at most `room`
+  /// to be sent. If more have than a turn takes, next_event() is past.
+  void pass_time(util::Time now, std::size_t room = SIZE_MAX);
+  /// Most frames that go out with one packet that the device sends.
+  std::size_t frames_per_packet() const { return link_.frames_per_packet(); }
   /// When the next frame has waited.
   util::Time next_event() const { return link_.next_event(); }
   /// The state of the link if a rule has changed it since the last call.

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "door/card/host_addresses.h"
+#include "fabric/shared_faults.h"
 #include "hub/hub.h"
 #include "os/event_loop.h"
 #include "os/shared_ring.h"
@@ -72,6 +73,7 @@ class CardTest : public testing::Test {
     std::atomic<bool> done = false;
     std::thread makes([&] {
       auto made = Card::create({.directory = directory_,
+                                .faults = rules_,
                                 .find_mac = [](const auto&, auto&) { return false; },
                                 .want_mac = [](const auto&) { return false; },
                                 .clock = std::move(clock),
@@ -84,9 +86,18 @@ class CardTest : public testing::Test {
     return card;
   }
 
+  /// Lets the hub take what the card has sent. Returns the number of frames since the last call.
+  std::uint64_t taken_by_hub(Card& card) {
+    card.settle();
+    for (int i = 0; i != 8; ++i) loop_->run_once(util::Time::min());
+    return hub_->counters().frames - std::exchange(taken_, hub_->counters().frames);
+  }
+
   std::string directory_;
+  std::string rules_;  ///< file of network rules; empty: none
   std::unique_ptr<os::EventLoop> loop_;
   std::unique_ptr<hub::Hub> hub_;
+  std::uint64_t taken_ = 0;
 };
 
 // A ring of the smallest size has room for a device's packets only while it is empty.
@@ -97,6 +108,26 @@ TEST_F(CardTest, CommandsDoNotWaitForARingThatNobodyDrains) {
   card->progress();
   EXPECT_FALSE(card->is_quiet(util::monotonic_now())) << "it waits for room";
   EXPECT_TRUE(uverbs::read_counters(card->device()));
+}
+
+// A rule holds a frame until there is no room for it.
+TEST_F(CardTest, AFrameThatARuleHasHeldWaitsForRoomInTheRing) {
+  auto book = fabric::FaultBook::create(directory_ + "/rules", {"mlx5_0"}).value();
+  rules_ = book.path();
+  // Time stands still for the rules and for waiting, so that no wait is too long.
+  const auto then = util::monotonic_now();
+  const auto card = make([then] { return then; });
+  ASSERT_NE(card, nullptr);
+  card->progress();
+  (void)taken_by_hub(*card);
+  card->ask(driver::Gid::from_ipv4(10, 99, 99, 98));
+  ASSERT_TRUE(book.add("port=mlx5_0,do=delay,time=1us"));
+  card->progress();
+  card->ask(driver::Gid::from_ipv4(10, 99, 99, 99));
+  card->progress();
+  EXPECT_EQ(taken_by_hub(*card), 1u) << "the second found a frame in the ring";
+  card->progress();
+  EXPECT_EQ(taken_by_hub(*card), 1u);
 }
 
 // ibv_rereg_mr() changes rights by a work request of the driver's own, which sends nothing.

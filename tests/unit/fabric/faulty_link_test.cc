@@ -387,5 +387,43 @@ TEST_F(FaultyLinkTest, AFrameBuiltInPlaceIsNotOverwrittenByOneThatWaited) {
   EXPECT_THAT(recorder.texts, ElementsAre("first", "second"));
 }
 
+TEST_F(FaultyLinkTest, APacketTakesAtMostSoManyFramesWithIt) {
+  EXPECT_EQ(link_.frames_per_packet(), 1u);
+  const auto hold = add("port=a,do=delay,time=1ms");
+  for (int i = 0; i != 100; ++i) send({std::to_string(i)});
+  faults_.remove(hold);
+  EXPECT_EQ(link_.frames_per_packet(), FaultyLink::kFramesPerPacket) << "frames wait";
+  add("port=a,do=duplicate");
+  std::size_t most = 0;
+  for (int i = 0; link_.has_due(); ++i) {
+    ASSERT_LT(i, 1000);
+    const auto before = below_.texts.size();
+    send({"x"});
+    most = std::max(most, below_.texts.size() - before);
+  }
+  EXPECT_GT(most, 1u);
+  EXPECT_LE(most, FaultyLink::kFramesPerPacket);
+  faults_.clear();
+  link_.handle_timeout(now_);
+  EXPECT_EQ(link_.frames_per_packet(), 1u);
+}
+
+TEST_F(FaultyLinkTest, ATurnSendsAndDeliversNoMoreThanItMay) {
+  const auto id = add("port=a,direction=both,do=delay,time=1ms");
+  for (int i = 0; i != 5; ++i) {
+    send({std::to_string(i)});
+    receive({std::to_string(i)});
+  }
+  now_ = util::Time(1ms);
+  link_.handle_timeout(now_, 0, 2);
+  EXPECT_THAT(below_.texts, IsEmpty());
+  EXPECT_THAT(receiver_.texts, ElementsAre("0", "1"));
+  link_.handle_timeout(now_, 3, 0);
+  EXPECT_THAT(below_.texts, ElementsAre("0", "1", "2"));
+  EXPECT_THAT(receiver_.texts, SizeIs(2));
+  EXPECT_TRUE(link_.has_due());
+  EXPECT_EQ(counters(id).lost, 0u);
+}
+
 }  // namespace
 }  // namespace softhca::fabric
