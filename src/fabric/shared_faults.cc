@@ -169,6 +169,16 @@ FaultReader::~FaultReader() {
   if (shared_ != nullptr) ::munmap(shared_, sizeof(SharedFaults));
 }
 
+/// Every access of the file would fault, and a turn with a fault counts as not done. The mapping
+/// stays: others may have been put in its place until the turn ends.
+void FaultReader::lose() {
+  is_lost_ = true;
+  known_.clear();
+  faults_.clear();
+  util::log(util::LogLevel::kWarning,
+            "the network rules of the run no longer act here: their file has become too short");
+}
+
 /// If the writer changes it meanwhile, the next call reads it again.
 void FaultReader::read() {
   const auto generation = shared_->generation.load(std::memory_order_acquire);

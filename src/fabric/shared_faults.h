@@ -1,9 +1,9 @@
 // The network rules of a run, in a file that all its processes map: they see a rule when it is
 // added, also those that start later, and count in the same counters.
 //
-// One process writes rules, and does not map the file. The others only count. A program that makes
-// the file shorter ends those that map it (SIGBUS): only the run's user may open it, who may end
-// them anyway.
+// One process writes rules, and does not map the file. The others only count. Only the run's user
+// may open the file. If a program makes it shorter, the readers lose their rules: an access faults
+// (SIGBUS), and a process that survives that (os/memory_faults.h) does not touch the file again.
 #pragma once
 
 #include <array>
@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "fabric/network_faults.h"
+#include "os/memory_faults.h"
 #include "os/unique_fd.h"
 #include "util/result.h"
 
@@ -91,14 +92,27 @@ class FaultReader {
 
   /// Takes what has changed since the last call.
   void follow() {
-    if (shared_ != nullptr && shared_->generation.load(std::memory_order_acquire) != seen_) read();
+    if (shared_ == nullptr || is_lost_) return;
+    const bool had_fault = os::MemoryFaults::pending();
+    const auto generation = shared_->generation.load(std::memory_order_acquire);
+    touch_end();
+    if (!had_fault && os::MemoryFaults::pending()) [[unlikely]]
+      return lose();
+    if (generation != seen_) read();
   }
 
  private:
   void read();
+  void lose();
+  /// A file that is too short lacks its last page in any case.
+  void touch_end() const {
+    const volatile char& last = shared_->slots.back().text.back();
+    [[maybe_unused]] const char byte = last;
+  }
 
   NetworkFaults& faults_;
   SharedFaults* shared_ = nullptr;  ///< null: none
+  bool is_lost_ = false;            ///< the file has become too short
   std::uint32_t seen_ = 0;
   std::map<std::uint32_t, NetworkFaults::Id> known_;  ///< by the number in the file
 };
