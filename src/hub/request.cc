@@ -39,7 +39,10 @@ RequestReader::Result RequestReader::take(std::byte byte, Request& request) {
   bytes_[size_++] = byte;
   const auto kind = static_cast<RequestKind>(bytes_[0]);
   const auto size = size_of(kind);
-  if (!size) return Result::kNonsense;
+  if (!size) {
+    size_ = 0;
+    return Result::kNonsense;
+  }
   if (size_ != 1 + *size) return Result::kMore;
   size_ = 0;
   request = {.kind = kind, .address = {}, .service = 0};

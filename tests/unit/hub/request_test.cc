@@ -53,5 +53,20 @@ TEST(RequestTest, AnyOtherByteIsNonsense) {
   }
 }
 
+TEST(RequestTest, NonsenseIsNotKept) {
+  RequestReader reader;
+  Request request;
+  for (std::size_t i = 0; i != 4 * Request::kSizeMax; ++i) {
+    EXPECT_EQ(reader.take(std::byte{0xff}, request), Reading::kNonsense) << i;
+  }
+  const auto bytes =
+      bytes_of({.kind = RequestKind::kListen, .address = {}, .service = 0x4711'0815});
+  for (const auto byte : std::span(bytes).first(bytes.size() - 1)) {
+    EXPECT_EQ(reader.take(byte, request), Reading::kMore);
+  }
+  EXPECT_EQ(reader.take(bytes.back(), request), Reading::kRequest);
+  EXPECT_EQ(request.service, 0x4711'0815u);
+}
+
 }  // namespace
 }  // namespace softhca::hub
