@@ -4,7 +4,9 @@
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/sockios.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -436,24 +438,47 @@ TEST_F(RoceLinkTest, APacketOfAnotherProcessIsDelivered) {
   EXPECT_EQ(arrived[0].packet.address.source_gid, a_.gid());
 }
 
-TEST_F(RoceLinkTest, HasRoomWhileTheKernelDrainsItsBuffer) {
-  EXPECT_GE(a_.link().room(), std::size_t{128} << 10);
-}
-
-// Packets to a neighbor that does not answer stay in the socket's buffer.
-TEST_F(RoceLinkTest, HasNoRoomUntilTheKernelDrainsItsBuffer) {
-  const os::OwnNetwork network;
-  if (!network.made()) GTEST_SKIP() << "no namespaces for users here";
+/// A path to a neighbor that does not answer: packets stay in the socket's buffer. To be called in
+/// a network of its own.
+wire::IbAddress path_to_silence(Host& host) {
   os::OwnNetwork::run(
       "ip link add va type veth peer name vb && ip link set va up &&"
       " ip address add 10.9.0.1/24 dev va");
   std::ofstream("/proc/sys/net/ipv4/neigh/va/unres_qlen_bytes") << (1 << 30);
   std::ofstream("/proc/sys/net/ipv4/neigh/va/retrans_time_ms") << 3'600'000;
   const auto own = wire::Gid::from_ipv4(10, 9, 0, 1);
-  a_.link().set_addresses(std::span(&own, 1));
-  ASSERT_EQ(a_.link().sockets().size(), 1u);
-  auto address = a_.path_to(wire::Gid::from_ipv4(10, 9, 0, 2));
+  host.link().set_addresses(std::span(&own, 1));
+  EXPECT_EQ(host.link().sockets().size(), 1u);
+  auto address = host.path_to(wire::Gid::from_ipv4(10, 9, 0, 2));
   address.source_gid = own;
+  return address;
+}
+
+TEST_F(RoceLinkTest, HasRoomForWhatTheKernelsBufferDoesNotHold) {
+  const os::OwnNetwork network;
+  if (!network.made()) GTEST_SKIP() << "no namespaces for users here";
+  const auto address = path_to_silence(a_);
+  EXPECT_EQ(a_.link().room(), SIZE_MAX) << "nothing was sent";
+  for (int i = 0; i != 8; ++i) a_.send(address, payload_);
+  int queued = 0, buffer = 0;
+  socklen_t size = sizeof buffer;
+  ASSERT_EQ(::ioctl(a_.socket().fd(), SIOCOUTQ, &queued), 0);
+  ASSERT_EQ(::getsockopt(a_.socket().fd(), SOL_SOCKET, SO_SNDBUF, &buffer, &size), 0);
+  ASSERT_GT(queued, 0);
+  const auto rest = static_cast<std::size_t>(buffer - queued);
+  EXPECT_EQ(a_.link().room(), rest);
+  EXPECT_EQ(a_.link().room(), rest) << "the buffer still holds packets";
+  EXPECT_EQ(a_.socket().drained(), 0u);
+  os::OwnNetwork::run("ip link set va down");  // drops them
+  EXPECT_EQ(a_.link().room(), static_cast<std::size_t>(buffer));
+  EXPECT_EQ(a_.socket().drained(), static_cast<std::size_t>(queued));
+  EXPECT_EQ(a_.link().room(), SIZE_MAX) << "the buffer was empty";
+}
+
+TEST_F(RoceLinkTest, HasNoRoomUntilTheKernelDrainsItsBuffer) {
+  const os::OwnNetwork network;
+  if (!network.made()) GTEST_SKIP() << "no namespaces for users here";
+  const auto address = path_to_silence(a_);
   const auto& lost = a_.socket().counters().lost;
   for (int i = 0; i != 50'000 && lost.no_room == 0; ++i) a_.send(address, payload_);
   ASSERT_EQ(lost.no_room, 1u);
