@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "trunk/two_families.h"
+
 namespace softhca::run {
 namespace {
 
@@ -108,6 +110,17 @@ TEST_F(TrunkOptionsTest, AHubIsJoinedOnce) {
   const auto setup = options_.setup("default").value().value();
   ASSERT_EQ(setup.options.targets.size(), 2u);
   EXPECT_EQ(setup.words, " --listen 127.0.0.1:24791 --join 127.0.0.1 --join 127.0.0.1:7");
+}
+
+TEST_F(TrunkOptionsTest, AHubToJoinIsTakenAtAnAddressOfTheFamilyOfListen) {
+  ::setenv(kKeyVariable, kSecret, 1);
+  options_.join = {trunk::kTwoFamilies};
+  for (const auto* const address : {"127.0.0.1:24791", "[::1]:24791"}) {
+    options_.listen = address;
+    const auto setup = options_.setup("default").value().value();
+    ASSERT_EQ(setup.options.targets.size(), 1u);
+    EXPECT_EQ(to_text(setup.options.targets[0].address), address);
+  }
 }
 
 }  // namespace
