@@ -11,6 +11,18 @@ for verb in read write; do
 done
 test_that "crash source" prints "an error completion
 the program's own handler" run -- "$programs/lost_memory" crash source
+# The same between two devices, whose frames cross rings, and with a rule that holds copies of them: memory that has gone cannot be
+# copied, and what arrives late finds none.
+apart=(run --devices 2)
+held=(run --devices 2 --fault port=*,direction=both,do=delay,time=200us)
+test_that "write nothing, apart" prints "success" "${apart[@]}" -- "$programs/lost_memory" write nothing
+test_that "write nothing, with frames that wait" prints "success" "${held[@]}" -- "$programs/lost_memory" write nothing
+for verb in read write; do
+  for place in source target; do
+    test_that "$verb $place, apart" prints "an error completion" "${apart[@]}" -- "$programs/lost_memory" $verb $place
+    test_that "$verb $place, with frames that wait" prints "an error completion" "${held[@]}" -- "$programs/lost_memory" $verb $place
+  done
+done
 # Without /proc a run does not find its library. A wrong level in SOFTHCA_LOG is reported.
 without_proc() {
   unshare --mount bash -c 'mount -t tmpfs tmpfs /proc && exec "$softhca" run -- true'

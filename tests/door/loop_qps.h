@@ -1,4 +1,4 @@
-// Two queue pairs of one program, connected with each other by libibverbs alone.
+// Queue pairs of one program, on one device or two, connected with each other by libibverbs alone.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -68,6 +68,35 @@ inline char* memory() {
       ::mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   expect(got != MAP_FAILED, "mmap");
   return static_cast<char*>(got);
+}
+
+/// A device with a QP that a QP of another device may be connected with.
+struct Side {
+  ibv_context* context;
+  ibv_cq* cq;
+  ibv_qp* qp;
+  ibv_mr* key;
+  char* bytes;
+  ibv_gid gid;
+};
+
+/// Opens the device, with a QP and memory that is registered.
+inline Side open_side(ibv_device* device) {
+  Side side{};
+  side.context = ibv_open_device(device);
+  expect(side.context != nullptr, "open");
+  auto* const pd = ibv_alloc_pd(side.context);
+  side.cq = ibv_create_cq(side.context, 16, nullptr, nullptr, 0);
+  ibv_qp_init_attr in{};
+  in.send_cq = in.recv_cq = side.cq;
+  in.qp_type = IBV_QPT_RC;
+  in.cap = {4, 4, 1, 1, 0};
+  side.qp = ibv_create_qp(pd, &in);
+  side.bytes = memory();
+  side.key = ibv_reg_mr(pd, side.bytes, kSize, kAccess);
+  expect(side.qp != nullptr && side.key != nullptr, "QP");
+  expect(ibv_query_gid(side.context, 1, kGidIndex, &side.gid) == 0, "GID");
+  return side;
 }
 
 /// The queue pairs and their CQ. If `channel` is not null, the CQ reports its events there.

@@ -16,33 +16,6 @@ constexpr int kRounds = 500;
 constexpr std::size_t kBytes = 8192;
 constexpr std::size_t kTarget = kSize / 2;
 
-struct Side {
-  ibv_context* context;
-  ibv_cq* cq;
-  ibv_qp* qp;
-  ibv_mr* key;
-  char* bytes;
-  ibv_gid gid;
-};
-
-Side open_side(ibv_device* device) {
-  Side side{};
-  side.context = ibv_open_device(device);
-  expect(side.context != nullptr, "open");
-  auto* const pd = ibv_alloc_pd(side.context);
-  side.cq = ibv_create_cq(side.context, 16, nullptr, nullptr, 0);
-  ibv_qp_init_attr in{};
-  in.send_cq = in.recv_cq = side.cq;
-  in.qp_type = IBV_QPT_RC;
-  in.cap = {4, 4, 1, 1, 0};
-  side.qp = ibv_create_qp(pd, &in);
-  side.bytes = memory();
-  side.key = ibv_reg_mr(pd, side.bytes, kSize, kAccess);
-  expect(side.qp != nullptr && side.key != nullptr, "QP");
-  expect(ibv_query_gid(side.context, 1, kGidIndex, &side.gid) == 0, "GID");
-  return side;
-}
-
 /// Returns the number of polls until the completion came.
 int write(const Side& from, const Side& to, char what) {
   std::fill_n(from.bytes, kBytes, what);
