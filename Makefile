@@ -23,17 +23,18 @@ KERNELS  ?= trixie backports
 SUITE    ?= trixie
 QPS      ?= 1000
 SOAK_SECONDS ?= 600
+BAD_NETWORK_SECONDS ?= 259200
 PYTHON   ?= /usr/bin/python3
 MACHINE  ?=
 FOLDERS  ?= hub door uverbs rdma_cm cm os util fabric wire
 SANITIZERS = address,undefined thread
 SUITES   ?= bookworm trixie sid
 # For make test, because make check is to end soon: suites of many seeds, and hostile clients at a real server. tidy has run by then.
-LONG_TESTS = ^tidy$$|^neighbours\.|^soak\.|RcSoak|ImpairedWire
+LONG_TESTS = ^tidy$$|^neighbours\.|^soak\.|RcSoak|BadNetworkSoak|ImpairedWire
 CLANG_TIDY = clang-tidy-19 --quiet --extra-arg=-Wno-unknown-warning-option
 
 .DEFAULT_GOAL := build
-.PHONY: deps configure build softhca deb check test test-times test-unit test-host unit-repeat test-guest test-long boots nightly sanitize sanitized mutants mutants-random soak pyverbs pyverbs-host pyverbs-debian oracle door-kills distributions kernel-users soft-roce soft-roce-host clusters perftest examples dpdk verbs-soak demo bench fuzz coverage model docs site format format-check tidy clean help
+.PHONY: deps configure build softhca deb check test test-times test-unit test-host unit-repeat test-guest test-long boots nightly sanitize sanitized mutants mutants-random soak bad-network pyverbs pyverbs-host pyverbs-debian oracle door-kills distributions kernel-users soft-roce soft-roce-host clusters perftest examples dpdk verbs-soak demo bench fuzz coverage model docs site format format-check tidy clean help
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -109,6 +110,9 @@ mutants-random: ## draws MUTANTS (200) bugs over all folders from SEED; the shar
 
 soak: build ## KILLS (10000) clients and RESTARTS (100) servers that are killed, without and with --isolate (SEED)
 	@SOAK_KILLS=$(KILLS) SOAK_RESTARTS=$(RESTARTS) SOAK_SEED=$(SEED) $(BUILD)/tests/soak_test
+
+bad-network: build ## eight hosts on a bad network for BAD_NETWORK_SECONDS (259200, three days) of virtual time (SEED)
+	@BAD_NETWORK_SECONDS=$(BAD_NETWORK_SECONDS) BAD_NETWORK_SEED=$(SEED) $(BUILD)/tests/bad_network_test --gtest_filter='BadNetworkSoak.*'
 
 pyverbs: softhca ## rdma-core's own tests in a guest; TESTS is the folder tests/ of its sources (KERNEL, SUITE=sid)
 	@test -e "$(TESTS)/test_mr.py" || { echo "TESTS=FOLDER: the folder tests/ of rdma-core's sources" >&2; exit 1; }
