@@ -4,139 +4,42 @@
 //
 // Whatever they do, datagrams take a short time, and memory stays bounded. The station gets no
 // frame in the name of another hub's process. At the end, the two honest hubs exchange frames.
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <deque>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "fabric/switch.h"
-#include "hub/hub_client.h"
 #include "oracle.h"
 #include "script.h"
-#include "trunk/trunk.h"
+#include "trunk_machine.h"
 #include "util/log.h"
-#include "wire/ethernet.h"
 
 namespace {
 
 using namespace softhca;
+using fuzz::address_of;
 using fuzz::check;
+using fuzz::Machine;
+using fuzz::Packet;
 using fuzz::Script;
 
-constexpr std::size_t kHistory = 64;
 constexpr unsigned kHostile = 7;  ///< hosts
 constexpr unsigned kProcess = 3 * 256 + 1, kPeer = 9 * 256 + 5;
 
-struct Packet {
-  trunk::Address from;
-  trunk::Address to;
-  std::vector<std::byte> bytes;
-};
-
-trunk::Address address_of(unsigned host) {
-  trunk::Address address;
-  address.ip[15] = static_cast<std::uint8_t>(host);
-  address.port = 24791;
-  return address;
-}
-
-struct Network {
-  std::deque<Packet> packets;
-  std::deque<Packet> history;
-  util::Time now{std::chrono::hours(1)};
-};
-
-class End final : public trunk::Out {
- public:
-  End(Network& network, unsigned host) : network_(network), own_(address_of(host)) {}
-  void send(const trunk::Address& to, std::span<const std::byte> datagram) override {
-    network_.packets.push_back({own_, to, {datagram.begin(), datagram.end()}});
-    network_.history.push_back(network_.packets.back());
-    if (network_.history.size() > kHistory) network_.history.pop_front();
-  }
-
- private:
-  Network& network_;
-  const trunk::Address own_;
-};
-
-struct Station final : fabric::Receiver {
-  explicit Station(unsigned own_process) : block(own_process / 256) {}
-
-  void handle_frame(const wire::Frame& frame) override {
-    check(frame.size() <= bytes.size());
-    frame.copy_to(std::span(bytes).first(frame.size()));
-    const auto from = hub::number_of(std::span(bytes).subspan(6));
-    check(from == 0 || from / 256 != block);
-    ++frames;
-  }
-  void handle_loopback(const wire::Frame&, std::uint32_t) override { check(false); }
-
-  std::array<std::byte, 65536> bytes{};
-  const unsigned block;  ///< of numbers, of this machine
+/// Frames that a station has taken. None comes in the name of its own machine's processes.
+struct Station {
   unsigned frames = 0;
-};
 
-class Machine {
- public:
-  Machine(Network& network, unsigned host, unsigned process, std::vector<trunk::Target> targets)
-      : station(process),
-        end_(network, host),
-        trunk_({.identity = trunk::make_identity(key(), trunk::fabric_id_of("fuzz")),
-                .targets = std::move(targets),
-                .far = [](unsigned block, const auto&) { check(block < 256); },
-                .clock = [&network] { return network.now; }},
-               end_),
-        process_(process) {
-    port_ = fabric_.create_port("station");
-    port_->set_receiver(&station);
-    trunk_.attach(fabric_.create_port("trunk"), [](auto) { return false; });
-    check(trunk_.claim(process / 256));
-    trunk_.handle_member(process, true);
+  Machine::Take take(unsigned process) {
+    return [this, process](std::span<const std::byte> frame) {
+      const auto from = hub::number_of(frame.subspan(6));
+      check(from == 0 || from / 256 != process / 256);
+      ++frames;
+    };
   }
-  ~Machine() { trunk_.detach(); }
-
-  static const trunk::Key& key() {
-    static const auto key = trunk::key_of("sixteen characters or more");
-    return key;
-  }
-  trunk::Trunk& trunk() { return trunk_; }
-  void take(const Packet& packet) {
-    const fuzz::Turn turn;
-    trunk_.sessions().handle_datagram(packet.from, packet.bytes);
-    fabric_.deliver(1 << 20);
-    trunk_.settle();
-  }
-  void send(std::uint64_t to, std::size_t size) {
-    wire::Frame frame;
-    wire::Ethernet{wire::MacAddress::from_u64(to), hub::address_of(process_),
-                   wire::EtherType{0x88b5}}
-        .emit(util::MutableView<wire::EthernetLayout>(frame.resize_head(14)));
-    static const std::vector<std::byte> payload(65536);
-    (void)frame.add_segment(std::span(payload).first(size));
-    port_->transmit(frame);
-    fabric_.deliver(1 << 20);
-    trunk_.settle();
-  }
-  void tick() {
-    const fuzz::Turn turn;
-    trunk_.sessions().tick();
-    trunk_.settle();
-  }
-
-  Station station;
-
- private:
-  End end_;
-  fabric::Switch fabric_;
-  std::unique_ptr<fabric::Port> port_;
-  trunk::Trunk trunk_;
-  const unsigned process_;
 };
 
 class World {
@@ -147,11 +50,11 @@ class World {
     // The hostile hub falls silent.
     hostile_at_.reset();
     run(std::chrono::seconds(15));
-    const auto before = victim_.station.frames, before_of_peer = honest_.station.frames;
-    honest_.send(hub::address_of(kProcess).to_u64(), 4000);
-    victim_.send(hub::address_of(kPeer).to_u64(), 40);
+    const auto before = at_victim_.frames, before_of_peer = at_honest_.frames;
+    honest_.send(hub::address_of(kProcess).to_u64(), std::span(payload_).first(4000));
+    victim_.send(hub::address_of(kPeer).to_u64(), std::span(payload_).first(40));
     deliver();
-    check(victim_.station.frames == before + 1 && honest_.station.frames == before_of_peer + 1);
+    check(at_victim_.frames == before + 1 && at_honest_.frames == before_of_peer + 1);
   }
 
  private:
@@ -171,10 +74,14 @@ class World {
       case 5:
         return send_with_key(static_cast<trunk::Kind>(script.byte() % 6), script);
       case 6:
-        return victim_.send(script.qword(), script.word() % 20000), deliver();
+        return send_from_victim(script), deliver();
       default:
         sequence_ += script.dword();
     }
+  }
+  void send_from_victim(Script& script) {
+    const auto to = script.qword();
+    victim_.send(to, std::span(payload_).first(script.word() % payload_.size()));
   }
   static std::vector<std::byte> body(Script& script) {
     const auto bytes = script.take(script.word() % 9000);
@@ -263,9 +170,11 @@ class World {
     }
   }
 
-  Network network_;
-  Machine victim_{network_, 1, kProcess, {}};
-  Machine honest_{network_, 2, kPeer, {{"victim", address_of(1)}}};
+  const std::vector<std::byte> payload_ = std::vector<std::byte>(20000);
+  fuzz::Network network_;
+  Station at_victim_, at_honest_;
+  Machine victim_{network_, 1, kProcess, {}, at_victim_.take(kProcess)};
+  Machine honest_{network_, 2, kPeer, {{"victim", address_of(1)}}, at_honest_.take(kPeer)};
   trunk::Identity hostile_ = trunk::make_identity(Machine::key(), trunk::fabric_id_of("fuzz"));
   std::optional<trunk::Joiner> joiner_;
   std::optional<unsigned> hostile_at_;
