@@ -7,6 +7,8 @@ A part stands between two lines:
     <!-- generated: rows FILE.toml -->    the rows of a file beside the page (docs/connectx-features.toml)
     <!-- generated: layouts DOCUMENT FILE.toml -->    every value and field of src/spec/DOCUMENT/*.layout, with the test that
                                           the file names for it (docs/jingzhao-tests.toml)
+    <!-- generated: faults SOURCE FILE.toml GROUP -->    each kind of fault that SOURCE has, with the tests that the file names
+                                          (docs/faults-tests.toml)
     <!-- generated: folders -->           who may include whom (tools/floors.py), as does chapters
     <!-- end of generated -->
 
@@ -153,6 +155,31 @@ def layouts_page(folder, path, tests):
     return "\n".join(lines)
 
 
+FAULT_KIND = re.compile(r'\{(?:FaultAction::)?k\w+,\s*"([a-z-]+)"')
+FAULT_CELLS = ("driver", "program")
+
+
+def faults_page(source, path, group, tests):
+    """A table of the kinds of fault in a source file: the tests with a driver of softhca, and those with an unmodified program."""
+    kinds = FAULT_KIND.findall(source.read_text())
+    known = tomllib.loads(path.read_text()).get(group, {})
+    if not kinds or sorted(known) != sorted(kinds):
+        raise Problem(f"{path.name}: {group} has {sorted(known)}, and {source.name} the kinds {sorted(kinds)}")
+    lines = ["| `do=` | tests of a driver | tests of an unmodified program |", "|---|---|---|"]
+    for kind in kinds:
+        cells = []
+        for name in FAULT_CELLS:
+            cited, words = known[kind].get(name, []), known[kind].get(f"{name}_words", "")
+            for test in cited:
+                if test not in tests:
+                    raise Problem(f"{path.name}: {group}.{kind}: there is no test {test}")
+            if not cited and not words:
+                raise Problem(f"{path.name}: {group}.{kind}: no test of {name}, and {name}_words does not say why")
+            cells.append("; ".join(filter(None, [words, ", ".join(f"`{test}`" for test in cited)])))
+        lines.append(f"| `{kind}` | {cells[0]} | {cells[1]} |")
+    return "\n".join(lines)
+
+
 def floors_page(title, floors):
     lines = [f"| {title} | may include |", "|---|---|"]
     lines += [f"| {name} | {', '.join(other for other in floors if other in allowed) or 'itself'} |"
@@ -169,6 +196,9 @@ def without_program(what, page, tests):
     if what.startswith("layouts "):
         _, document, name = what.split()
         return layouts_page(ROOT / "src/spec" / document, page.parent / name, tests)
+    if what.startswith("faults "):
+        _, source, name, group = what.split()
+        return faults_page(ROOT / source, page.parent / name, group, tests)
     if what.startswith("rows "):
         return rows_page(page.parent / what.removeprefix("rows "), tests)
     return None

@@ -2,6 +2,7 @@
 
     RdmaCqe.VlanTagIsTold   a unit test: TEST, TEST_F or TEST_P of tests/unit, tests/neighbours or tests/verbs
     guest.capture           a test of ctest, here or with the kernel behind it (guest.capture.trixie)
+    door.faults             a test of ctest that runs programs of the distribution
     wire_fuzzer             a fuzzer
 """
 import pathlib
@@ -11,7 +12,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 UNIT = re.compile(r"^(?:TEST|TEST_F|TEST_P|TYPED_TEST|TYPED_TEST_P)\(\s*(\w+),\s*(\w+)\s*\)", re.M)
 GUEST = re.compile(r"softhca_guest_(?:test|record)\(\s*(\w+)|NAME guest\.(\w+)")
-CITED = re.compile(r"`((?:[A-Z]\w*\.[A-Z]\w*)|(?:guest\.\w+)|(?:\w+_fuzzer))`")
+DOOR = re.compile(r"NAME door\.(\w+)|foreach\(script ([\w ]+)\)")
+CITED = re.compile(r"`((?:[A-Z]\w*\.[A-Z]\w*)|(?:(?:guest|door)\.\w+)|(?:\w+_fuzzer))`")
 
 
 def existing(root=ROOT):
@@ -23,6 +25,8 @@ def existing(root=ROOT):
         names.update(f"{suite}.{test}" for suite, test in UNIT.findall(path.read_text()))
     for path in (root / "tests").rglob("CMakeLists.txt"):
         names.update(f"guest.{one or other}" for one, other in GUEST.findall(path.read_text()))
+        for one, scripts in DOOR.findall(path.read_text()):
+            names.update(f"door.{name}" for name in [one, *scripts.split()] if name)
     names.update(path.stem for path in (root / "fuzz").glob("*_fuzzer.cc"))
     return names
 

@@ -98,6 +98,44 @@ class Layouts(unittest.TestCase):
                 layouts(CITED + more)
 
 
+KINDS = 'constexpr std::array<FaultKind, 2> kKinds{{\n    {FaultAction::kLose,\n     "lose",\n     {}},\n    {kStallSend, "stall-send", ""}}};\n'
+FAULTS = """[a.lose]
+driver = ["Suite.Name"]
+program = ["guest.capture"]
+[a.stall-send]
+driver = ["Suite.Name"]
+program_words = "none posts so"
+"""
+
+
+def faults(cited, kinds=KINDS):
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        (folder / "kinds.cc").write_text(kinds)
+        (folder / "a.toml").write_text(cited)
+        return docs.faults_page(folder / "kinds.cc", folder / "a.toml", "a", TESTS)
+
+
+class Faults(unittest.TestCase):
+    def test_every_kind_has_a_row_with_its_tests(self):
+        rows = faults(FAULTS).splitlines()
+        self.assertIn("| `lose` | `Suite.Name` | `guest.capture` |", rows)
+        self.assertIn("| `stall-send` | `Suite.Name` | none posts so |", rows)
+
+    def test_a_kind_without_tests_is_a_problem(self):
+        with self.assertRaisesRegex(docs.Problem, "a.stall-send: no test of program"):
+            faults(FAULTS.replace('program_words = "none posts so"', ""))
+
+    def test_a_kind_that_the_file_or_the_source_does_not_have(self):
+        for cited, kinds in ((FAULTS.replace("[a.lose]", "[a.loose]"), KINDS), (FAULTS, KINDS.replace("stall-send", "stall-sent"))):
+            with self.assertRaisesRegex(docs.Problem, "a has .*, and kinds.cc the kinds"):
+                faults(cited, kinds)
+
+    def test_a_test_that_does_not_exist(self):
+        with self.assertRaisesRegex(docs.Problem, "there is no test Suite.Gone"):
+            faults(FAULTS.replace("Suite.Name", "Suite.Gone"))
+
+
 class Floors(unittest.TestCase):
     def test_who_may_include_whom(self):
         self.assertEqual(docs.floors_page("folder", {"low": set(), "high": {"low"}}),
@@ -110,6 +148,8 @@ class TestNames(unittest.TestCase):
         self.assertIn("CommandTable.NamesEachOfThe79CommandsOfTheManual", names)
         self.assertIn("guest.capture", names)
         self.assertIn("wire_fuzzer", names)
+        self.assertIn("door.fault_kinds", names)
+        self.assertIn("door.trunk", names)
         self.assertNotIn("Suite.Name", names)
 
     def test_what_a_page_names(self):
