@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "fabric/down_times.h"
 #include "fabric/frame_damage.h"
 #include "util/log.h"
 #include "wire/train.h"
@@ -64,31 +65,15 @@ void note(const NetworkFaults::Entry& entry, std::string_view name) {
             to_text(entry.rule));
 }
 
-/// True while a rule that went down at `since` keeps the link down.
-bool keeps_down(const FaultRule& rule, util::Duration since) {
-  if (rule.window != util::Duration::zero() && since >= rule.window) return false;
-  if (rule.time == util::Duration::zero()) return true;
-  return (rule.period == util::Duration::zero() ? since : since % rule.period) < rule.time;
-}
-
-/// When that changes next; nothing: never.
-std::optional<util::Duration> next_edge(const FaultRule& rule, util::Duration since) {
-  const bool ends = rule.window != util::Duration::zero();
-  if (ends && since >= rule.window) return std::nullopt;
-  std::optional<util::Duration> edge;
-  if (rule.period != util::Duration::zero()) {
-    const auto phase = since % rule.period;
-    edge = since - phase + (phase < rule.time ? rule.time : rule.period);
-  } else if (rule.time != util::Duration::zero() && since < rule.time) {
-    edge = rule.time;
-  }
-  return ends ? std::min(edge.value_or(rule.window), rule.window) : edge;
-}
-
 }  // namespace
 
-FaultyLink::FaultyLink(Port& below, NetworkFaults& faults, std::string name, std::uint64_t number)
-    : PassingPort(below), faults_(faults), name_(std::move(name)), number_(number) {
+FaultyLink::FaultyLink(Port& below, NetworkFaults& faults, std::string name, std::uint64_t number,
+                       wire::Link link)
+    : PassingPort(below),
+      faults_(faults),
+      name_(std::move(name)),
+      number_(number),
+      unplugs_(link == wire::Link::kInfiniband) {
   faults_.attach(*this);
   handle_rules();
 }
@@ -125,13 +110,26 @@ void FaultyLink::take_path() {
       std::ranges::any_of(lanes_, [](const Lane& lane) { return !lane.held.empty(); });
   active_ = !rules_.empty() || holds;
   may_add_ = holds || std::ranges::any_of(rules_, adds_frames, &Rule::rule);
-  set_receiver(receiver_);
+  plugged_ = !unplugs_ || !is_down();
+  attach();
 }
 
 void FaultyLink::set_receiver(Receiver* receiver) {
   receiver_ = receiver;
-  if (active_) return PassingPort::set_receiver(receiver);
-  below().set_receiver(receiver);
+  attach();
+}
+
+void FaultyLink::attach() {
+  if (!plugged_) return below().set_receiver(nullptr);  // maybe in the middle of arrive()
+  if (active_) return PassingPort::set_receiver(receiver_);
+  below().set_receiver(receiver_);
+}
+
+/// Called when the link may have gone down or up.
+void FaultyLink::follow_state() {
+  if (!unplugs_ || plugged_ == !is_down()) return;
+  plugged_ = !plugged_;
+  attach();
 }
 
 std::uint64_t FaultyLink::transmit(const wire::Frame& frame) {
@@ -346,6 +344,7 @@ bool FaultyLink::take_down(Rule& state, util::Time now) {
   state.down_since = now;
   state.flaps = 0;
   note(*state.entry, name_);
+  follow_state();
   return true;
 }
 
@@ -372,6 +371,7 @@ const FaultyLink::Rule* FaultyLink::down_by(util::Time now) const {
 void FaultyLink::handle_timeout(util::Time now, std::size_t sent_max, std::size_t delivered_max) {
   if (!active_) return;
   count_flaps(now);
+  follow_state();
   release_due(Direction::kTx, now, sent_max);
   release_due(Direction::kRx, now, delivered_max);
   if (rules_.empty()) take_path();

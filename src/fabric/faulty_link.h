@@ -34,8 +34,10 @@ class FaultyLink final : public PassingPort, private NetworkFaults::Observer {
   static constexpr util::Duration kReorderHold = std::chrono::microseconds(100);
 
   /// `name`: what port= of a rule calls it. `number`: links of one rule with different numbers draw
-  /// different random numbers. @pre `below` and `faults` outlive this
-  FaultyLink(Port& below, NetworkFaults& faults, std::string name, std::uint64_t number);
+  /// different random numbers. `link`: while an InfiniBand link is down, the port below has no
+  /// receiver, so that the subnet sees it, too. @pre `below` and `faults` outlive this
+  FaultyLink(Port& below, NetworkFaults& faults, std::string name, std::uint64_t number,
+             wire::Link link = wire::Link::kEthernet);
   ~FaultyLink() override;
   FaultyLink(const FaultyLink&) = delete;
   FaultyLink& operator=(const FaultyLink&) = delete;
@@ -91,6 +93,8 @@ class FaultyLink final : public PassingPort, private NetworkFaults::Observer {
   void handle_rules() override;
   void arrive(const wire::Frame& frame, Receiver& to) override;
   void take_path();
+  void attach();
+  void follow_state();
 
   Lane& lane(Direction direction) { return lanes_[direction == Direction::kRx ? 1 : 0]; }
   void pass(Direction direction, const wire::Frame& packet);
@@ -117,6 +121,8 @@ class FaultyLink final : public PassingPort, private NetworkFaults::Observer {
   NetworkFaults& faults_;
   const std::string name_;
   const std::uint64_t number_;
+  const bool unplugs_;  ///< the port below has no receiver while the link is down
+  bool plugged_ = true;
   Receiver* receiver_ = nullptr;
   std::vector<Rule> rules_;
   std::array<Lane, 2> lanes_;

@@ -200,6 +200,7 @@ void Device::write_register(unsigned bar, std::uint64_t offset, std::span<const 
 
 util::Time Device::run_device(util::Time now) {
   notes_.set_time(now);
+  if (infiniband_ != nullptr) infiniband_->follow_link();
   if (std::exchange(reset_requested_, false)) {
     const bool commanded = hcr_.busy();
     reset_device();

@@ -29,7 +29,7 @@ InfinibandPort::InfinibandPort(fabric::Port& wire, std::string name, std::uint64
 void InfinibandPort::set_receiver(fabric::Receiver* receiver) {
   above_ = receiver;
   // Set the port state first: the subnet manager sends requests as soon as the port has a receiver.
-  agent_.set_link(kPort, receiver != nullptr);
+  follow_link();
   LinkPort::set_receiver(receiver == nullptr ? nullptr : &entrance_);
 }
 
@@ -52,6 +52,7 @@ std::uint64_t InfinibandPort::transmit(const wire::Frame& frame) {
 }
 
 void InfinibandPort::handle_frame(const wire::Frame& frame) {
+  follow_link();
   if (subnet::is_for_smi(frame)) return handle_smp(frame);
   // IBTA 7.2.7: a port in ARMED already receives data.
   if (agent_.state(kPort) >= subnet::PortState::ARMED) above_->handle_frame(frame);

@@ -26,6 +26,9 @@ class InfinibandPort final : public LinkPort {
   /// True if data may pass.
   bool link_up() const override { return agent_.state(kPort) == subnet::PortState::ACTIVE; }
 
+  /// Takes the state of the link. No notification says that the link partner comes or goes.
+  void follow_link() { agent_.set_link(kPort, above_ != nullptr && wire().link_up()); }
+
   /// The port attributes for the transport.
   rdma::LinkAttributes attributes() const;
   std::span<const std::uint16_t> pkeys() const { return agent_.pkeys(kPort); }

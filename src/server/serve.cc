@@ -132,7 +132,7 @@ std::unique_ptr<Device> make_nic(Machine& machine, const ServeOptions& serve, st
   }
   if (may_fail(serve)) {
     auto link = std::make_unique<fabric::FaultyLink>(*machine.ports.back(), machine.network_faults,
-                                                     options.name, index);
+                                                     options.name, index, link_of(options));
     machine.switches.add(*link);
     machine.ports.push_back(std::move(link));
   }

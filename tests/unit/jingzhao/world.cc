@@ -25,7 +25,8 @@ Node::Node(World& world, unsigned number, const fabric::Impairment::Options& imp
   auto options = impairment;
   options.seed += number;
   cable = std::make_unique<fabric::Impairment>(*port, options);
-  device = std::make_unique<Device>(std::move(card), *cable);
+  link = std::make_unique<fabric::FaultyLink>(*cable, world.faults_, name, number, card.link);
+  device = std::make_unique<Device>(std::move(card), *link);
   driver::InProcessHost::Options about{.progress = [&world] { world.progress(); },
                                        .clock = [&world] { return world.now(); },
                                        .on_interrupt = {}};
@@ -63,8 +64,10 @@ void World::open(const jz::Hca::Options& options) {
 util::Time World::run(util::Time now) {
   auto next = subnet_ ? subnet_->run(now) : util::kNever;
   for (auto& node : nodes_) {
+    node->link->handle_timeout(now);
     node->cable->handle_timeout(now);
-    next = std::min({next, node->device->run(now), node->cable->next_event()});
+    next = std::min(
+        {next, node->device->run(now), node->cable->next_event(), node->link->next_event()});
     // A delivered frame may create work for a device that has already run.
     if (switch_.has_work()) next = now;
     switch_.deliver(kEverything);

@@ -14,7 +14,9 @@
 #include "driver/jingzhao/hca.h"
 #include "driver/jingzhao/queue_pair.h"
 #include "driver/turns.h"
+#include "fabric/faulty_link.h"
 #include "fabric/impairment.h"
+#include "fabric/network_faults.h"
 #include "fabric/switch.h"
 #include "jingzhao/device.h"
 #include "subnet/subnet.h"
@@ -48,6 +50,7 @@ struct Node {
   jz::Endpoint address;
   std::unique_ptr<fabric::Port> port;
   std::unique_ptr<fabric::Impairment> cable;
+  std::unique_ptr<fabric::FaultyLink> link;  ///< in front of the cable
   std::unique_ptr<Device> device;
   std::unique_ptr<driver::InProcessHost> host;
   std::unique_ptr<jz::Hca> hca;
@@ -73,6 +76,9 @@ class World {
   /// The subnet. @pre the cards have InfiniBand links
   const subnet::Subnet& subnet() const { return *subnet_; }
 
+  /// Rules for the links; their ports are jingzhao0 and jingzhao1.
+  fabric::NetworkFaults& faults() { return faults_; }
+
   /// The virtual clock, and turns of both devices.
   void progress() { turns_.progress(); }
   bool run_until(const std::function<bool()>& done) { return turns_.run_until(done); }
@@ -86,6 +92,7 @@ class World {
   fabric::Switch switch_;
   std::optional<subnet::Subnet> subnet_;
   driver::test::Turns turns_{[this](util::Time now) { return run(now); }};
+  fabric::NetworkFaults faults_{[this] { return now(); }};
   std::vector<std::unique_ptr<Node>> nodes_;
 };
 
