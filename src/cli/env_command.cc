@@ -20,13 +20,16 @@
 #include <utility>
 #include <vector>
 
+#include "fabric/fault_table.h"
 #include "os/process_descriptors.h"
 #include "os/unique_fd.h"
 #include "run/device_files.h"
 #include "run/keeper.h"
 #include "run/number_options.h"
 #include "run/program.h"
+#include "run/rule_files.h"
 #include "run/run_control.h"
+#include "run/run_faults.h"
 #include "util/result.h"
 
 namespace softhca::cli {
@@ -54,6 +57,9 @@ std::string in_quotes(std::string_view text) {
   return all + "'";
 }
 
+/// Ends each variable: a path may have any other byte.
+constexpr char kEnd = '\0';
+
 /// Signals that end the fabric's holder before its owner ends. It cleans up then.
 constexpr std::array kEndSignals = {SIGINT, SIGTERM, SIGQUIT};
 
@@ -66,8 +72,8 @@ void let_go_of_all_but(std::vector<int> kept) {
   os::close_all_but(std::move(kept));
 }
 
-/// First byte of the holder's message to the printing process.
-constexpr char kListens = '=', kFailed = '!';
+/// First byte of the holder's message to the printing process: variables follow, or an error.
+constexpr char kHolds = '=', kFailed = '!';
 
 void tell(const UniqueFd& to, char how, const std::string& text) {
   const auto all = how + text;
@@ -75,11 +81,33 @@ void tell(const UniqueFd& to, char how, const std::string& text) {
   (void)!::write(to.get(), all.data(), all.size());
 }
 
-/// Holds the fabric until its owner or its hub has gone. Reports to `begun` the directory in which
-/// the processes of `options.control` must listen. Closes standard output, so that its reader sees
-/// the end.
-[[noreturn]] void hold(const EnvOptions& options, const std::string& fabric, const UniqueFd& owner,
-                       const UniqueFd& keeper, UniqueFd begun) {
+/// The holder keeps these besides the fabric.
+struct Held {
+  std::optional<run::RunFaults> faults = {};      ///< none: no --fault, and no --control to add one
+  std::unique_ptr<run::RunControl> control = {};  ///< null: no --control
+};
+
+/// Makes what the options request. Returns the variables by which programs find it.
+util::Result<std::string> make_held(const EnvOptions& options, const std::string& fabric,
+                                    const std::vector<std::string>& rules,
+                                    std::vector<std::string> ports, Held& held) {
+  if (rules.empty() && options.control.empty()) return std::string();
+  auto faults = run::RunFaults::create(rules, std::move(ports));
+  if (!faults) return tl::unexpected(faults.error());
+  held.faults.emplace(*std::move(faults));
+  auto variables = held.faults->variable() + kEnd;
+  if (options.control.empty()) return variables;
+  auto control = run::RunControl::create(options.control, fabric, &held.faults->book());
+  if (!control) return tl::unexpected(control.error());
+  held.control = *std::move(control);
+  return variables + "SOFTHCA_CONTROL=" + held.control->directory() + kEnd;
+}
+
+/// Holds the fabric until its owner or its hub has gone. Reports to `begun` the variables of what
+/// make_held() has made. Closes standard output, so that its reader sees the end.
+[[noreturn]] void hold(const EnvOptions& options, const std::string& fabric,
+                       const std::vector<std::string>& rules, std::vector<std::string> ports,
+                       const UniqueFd& owner, const UniqueFd& keeper, UniqueFd begun) {
   ::setsid();
   ::signal(SIGHUP, SIG_IGN);
   ::prctl(PR_SET_NAME, "softhca-env");
@@ -89,27 +117,25 @@ void tell(const UniqueFd& to, char how, const std::string& text) {
   for (const int number : kEndSignals) ::sigaddset(&set, number);
   ::sigprocmask(SIG_BLOCK, &set, nullptr);
   const UniqueFd signals(::signalfd(-1, &set, SFD_CLOEXEC));
-  std::unique_ptr<run::RunControl> control;
-  if (!options.control.empty()) {
-    auto created = run::RunControl::create(options.control, fabric);
-    if (!created) {
-      tell(begun, kFailed, created.error().message);
-      ::_exit(1);
-    }
-    control = *std::move(created);
+  Held held;
+  const auto variables = make_held(options, fabric, rules, std::move(ports), held);
+  if (!variables) {
+    tell(begun, kFailed, variables.error().message);
+    ::_exit(1);
   }
-  tell(begun, kListens, control ? control->directory() : "");
+  tell(begun, kHolds, *variables);
   begun.reset();
   std::array<pollfd, 3> ends = {
       {{owner.get(), POLLIN, 0}, {keeper.get(), POLLIN, 0}, {signals.get(), POLLIN, 0}}};
   while (::poll(ends.data(), ends.size(), -1) < 0 && errno == EINTR) {
   }
-  control.reset();
+  held.control.reset();
+  held.faults.reset();
   ::_exit(0);
 }
 
-/// Reads the directory that hold() reports.
-util::Result<std::string> hear(const UniqueFd& from) {
+/// Reads the variables that hold() reports.
+util::Result<std::vector<std::string>> hear(const UniqueFd& from) {
   std::string all;
   std::array<char, 256> part;
   for (;;) {
@@ -118,7 +144,15 @@ util::Result<std::string> hear(const UniqueFd& from) {
     if (got <= 0) break;
     all.append(part.data(), static_cast<std::size_t>(got));
   }
-  if (all.starts_with(kListens)) return all.substr(1);
+  if (all.starts_with(kHolds)) {
+    std::vector<std::string> variables;
+    for (std::size_t at = 1; at < all.size();) {
+      const auto end = all.find(kEnd, at);
+      variables.push_back(all.substr(at, end - at));
+      at = end == std::string::npos ? end : end + 1;
+    }
+    return variables;
+  }
   return util::fail(all.starts_with(kFailed) ? all.substr(1)
                                              : "the process that holds the fabric has ended");
 }
@@ -150,6 +184,8 @@ util::Result<void> make_environment(const EnvOptions& options) {
   if (!library) return tl::unexpected(library.error());
   const auto shown = options.seen.shown();
   if (!shown) return tl::unexpected(shown.error());
+  const auto rules = run::read_rules(options.faults);
+  if (!rules) return tl::unexpected(rules.error());
   const auto pid = owner_of(options);
   const UniqueFd owner(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!owner) {
@@ -170,14 +206,17 @@ util::Result<void> make_environment(const EnvOptions& options) {
   UniqueFd begun(ends[1]);
   const auto holder = ::fork();
   if (holder < 0) return util::fail_errno("fork");
-  if (holder == 0) hold(options, member->directory, owner, member->keeper, std::move(begun));
+  if (holder == 0) {
+    hold(options, member->directory, *rules, shown->names(), owner, member->keeper,
+         std::move(begun));
+  }
   begun.reset();
-  const auto control = hear(hears);
-  if (!control) return tl::unexpected(control.error());
+  auto held = hear(hears);
+  if (!held) return tl::unexpected(held.error());
   const auto all = run::environment_for(run::own_environment(), *library, member->directory);
   std::vector<std::string> variables(all.end() - run::kOwnVariables, all.end());
   for (auto& one : options.seen.variables(*shown)) variables.push_back(std::move(one));
-  if (!control->empty()) variables.push_back("SOFTHCA_CONTROL=" + *control);
+  for (auto& one : *held) variables.push_back(std::move(one));
   print(options, variables);
   return {};
 }
@@ -193,9 +232,15 @@ CLI::App* add_env(CLI::App& app, EnvOptions& options) {
   run::add_device_options(*command, options.seen);
   command
       ->add_option("--control", options.control,
-                   "Create this socket for softhca inspect, for all processes of the "
-                   "environment")
+                   "Create this socket for softhca inspect and softhca fault, for all processes of "
+                   "the environment")
       ->type_name("PATH");
+  command
+      ->add_option("--fault", options.faults,
+                   "How the network fails, or @FILE with a rule on each line: " +
+                       fabric::network_fault_help())
+      ->type_name("RULE")
+      ->allow_extra_args(false);
   command
       ->add_option("--owner", options.owner,
                    "Keep the network until this process ends; 0: the first process of a container "

@@ -7,6 +7,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "run/device_options.h"
 #include "run/fabric_options.h"
@@ -20,9 +21,10 @@ namespace softhca::cli {
 struct EnvOptions {
   run::FabricOptions fabric;
   run::DeviceOptions seen;
-  std::string control;            ///< path of a control socket; empty: none
-  std::optional<int> owner = {};  ///< process that owns the environment; nothing: the caller
-  bool plain = false;             ///< print NAME=VALUE instead of shell syntax
+  std::string control;                   ///< path of a control socket; empty: none
+  std::vector<std::string> faults = {};  ///< network rules, or @FILE
+  std::optional<int> owner = {};         ///< process that owns the environment; nothing: the caller
+  bool plain = false;                    ///< print NAME=VALUE instead of shell syntax
 };
 
 CLI::App* add_env(CLI::App& app, EnvOptions& options);

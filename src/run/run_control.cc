@@ -155,7 +155,7 @@ RunControl::~RunControl() {
 /// Serves fault as a server does (server/control.h), for the rules of the network.
 std::string RunControl::fault(std::string_view words) {
   if (book_ == nullptr) {
-    return control::error_answer("an environment has no fault rules; softhca run and serve do");
+    return control::error_answer("there are no fault rules here");
   }
   const auto verb = control::next_word(words);
   const auto argument = control::next_word(words);

@@ -169,6 +169,38 @@ TEST_F(EnvCommandTest, AControlSocketThatCannotBeIsToldAndNothingIsPrinted) {
   EXPECT_TRUE(nothing_is_left());
 }
 
+// The options are those of `softhca run`.
+TEST_F(EnvCommandTest, FaultRulesAreThereWhileTheShellLives) {
+  const auto control = file("ctl").string();
+  const auto pid = shell(std::string("eval \"$(") + SOFTHCA_PROGRAM + " env --control " + control +
+                         " --fault port=*,nth=3,do=lose)\"; stat -c %F $SOFTHCA_FAULTS; "
+                         "exec sleep 100");
+  EXPECT_EQ(line_of("out"), "regular file") << "where its processes find the rules";
+  const auto fault = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"fault", control});
+    const auto status = wait(start_softhca(words, "answer"));
+    return std::to_string(status) + ": " + out("answer");
+  };
+  EXPECT_EQ(fault({"list"}), "0: n1: port=*,nth=3,do=lose: matched 0, fired 0\n");
+  EXPECT_EQ(fault({"add", "port=mlx5_0,do=link-down"}),
+            "0: n2: port=mlx5_0,do=link-down: matched 0, fired 0\n");
+  EXPECT_THAT(fault({"add", "port=mlx5_1,do=lose"}), HasSubstr("there is no port 'mlx5_1'"));
+  EXPECT_EQ(fault({"remove", "n1"}), "0: ");
+  EXPECT_EQ(fault({"list"}), "0: n2: port=mlx5_0,do=link-down: matched 0, fired 0\n");
+  ::kill(pid, SIGKILL);
+  (void)wait(pid);
+  EXPECT_TRUE(nothing_is_left());
+}
+
+TEST_F(EnvCommandTest, AFaultRuleThatIsWrongIsToldAndNothingIsPrinted) {
+  EXPECT_EQ(env({"--fault", "port=*,do=loose"}), 1);
+  EXPECT_THAT(out(),
+              AllOf(StartsWith("softhca: --fault port=*,do=loose: "), Not(HasSubstr("export"))));
+  EXPECT_EQ(env({"--fault", "@/nowhere/rules"}), 1);
+  EXPECT_THAT(out(), HasSubstr("/nowhere/rules"));
+  EXPECT_TRUE(nothing_is_left());
+}
+
 TEST_F(EnvCommandTest, ValuesReachTheShellToTheLetter) {
   // Characters that the shell would interpret.
   const auto odd = (runtime() / "it's $HOME; `x`").string();
