@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The recipes of docs/clusters.md on two machines: clusters.py SOFTHCA
+"""The recipes of docs/clusters.md on two and on four machines: clusters.py SOFTHCA
 
 A machine is a set of namespaces: a network, a hostname, /etc/hosts, and directories for sockets and shared memory of
-its own. A cable joins the two. In place of ssh, the launchers have a script that enters the namespaces of a machine, with a new environment.
+its own. A bridge joins them. In place of ssh, the launchers have a script that enters the namespaces of a machine, with a new environment.
 All ranks have the same command line. UCX gets RC of the device as its only transport, and the jobs compare every byte.
 Needs root, or user namespaces.
 """
@@ -32,7 +32,8 @@ from eventually import PATIENCE, eventually  # noqa: E402
 
 TESTS = Path(__file__).resolve().parents[1]
 PYTHON = "/usr/bin/python3"  # Debian's, which has mpi4py
-NAMES = ("node1", "node2")
+RANKS = int(os.environ.get("RANKS", "4"))  # of the jobs by RoCEv2 over UDP, where one process of a machine has its address
+MTU = 9000
 UNSHARE = ["unshare", "--net", "--mount", "--uts"]
 BOOT = """
 mount -t tmpfs -o mode=700 none "$1/run" && mount -t tmpfs -o mode=1777 none /dev/shm && mount --bind "$1/hosts" /etc/hosts &&
@@ -43,8 +44,7 @@ AGENT = """#!/bin/sh
 while case $1 in -*) ;; *) false ;; esac; do shift; done
 host=$1
 shift
-[ "$host" = node1 ] && target={node1} || target={node2}
-exec nsenter --target=$target --net --mount --uts -- env -i {environment} sh -c "$*"
+exec nsenter --target=$(cat {folder}/pid-$host) --net --mount --uts -- env -i {environment} sh -c "$*"
 """
 
 UCX = {"UCX_TLS": "self,rc_x", "UCX_NET_DEVICES": "mlx5_0:1", "UCX_WARN_UNUSED_ENV_VARS": "n", "UCX_VFS_ENABLE": "n"}
@@ -79,34 +79,47 @@ def kill_others_of(holder):
 
 
 class Cluster(unittest.TestCase):
+    MACHINES = 2
+
     def setUp(self):
         self.temporary = tempfile.TemporaryDirectory(prefix="softhca-")
         self.folder = Path(self.temporary.name)
         (self.folder / "run").mkdir()
-        (self.folder / "hosts").write_text("127.0.0.1 localhost\n10.9.0.1 node1 server server.softhca\n10.9.0.2 node2 client client.softhca\n", encoding="utf-8")
-        (self.folder / "key").write_text("a key that both machines share\n", encoding="utf-8")
+        self.names = [f"node{number}" for number in range(1, self.MACHINES + 1)]
+        others = {"node1": "server server.softhca", "node2": "client client.softhca"}
+        hosts = "".join(f"10.9.0.{number} {name} {others.get(name, '')}\n" for number, name in enumerate(self.names, 1))
+        (self.folder / "hosts").write_text(f"127.0.0.1 localhost\n{hosts}", encoding="utf-8")
+        (self.folder / "key").write_text("a key that all machines share\n", encoding="utf-8")
         (self.folder / "key").chmod(0o600)
-        self.nodes = [subprocess.Popen([*UNSHARE, "sh", "-c", BOOT, "sh", self.folder, name]) for name in NAMES]
-        for name in NAMES:
+        self.nodes = [subprocess.Popen([*UNSHARE, "sh", "-c", BOOT, "sh", self.folder, name]) for name in self.names]
+        for name in self.names:
             eventually((self.folder / name).exists, f"{name} is up")
-        one, two = (node.pid for node in self.nodes)
-        subprocess.run(["ip", "link", "add", "cable1", "netns", str(one), "type", "veth", "peer", "name", "cable2", "netns", str(two)],
-                       check=True)
+        subprocess.run(["ip", "link", "add", "name", "bridge0", "mtu", str(MTU), "type", "bridge"], check=True)
+        subprocess.run(["ip", "link", "set", "bridge0", "up"], check=True)
         for number, node in enumerate(self.nodes, 1):
-            for words in (["addr", "add", f"10.9.0.{number}/24"], ["link", "set", "up"]):
-                subprocess.run(["nsenter", f"--target={node.pid}", "--net", "ip", *words, "dev", f"cable{number}"], check=True)
+            self.plug(number, node.pid)
         environment = {"PATH": f"{SOFTHCA.parent}:/usr/bin:/bin:/usr/sbin:/sbin", "HOME": self.folder, "TMPDIR": self.folder / "run",
-                       "XDG_RUNTIME_DIR": self.folder / "run", "SOFTHCA_FABRIC_KEY": "a key that both machines share"}
+                       "XDG_RUNTIME_DIR": self.folder / "run", "SOFTHCA_FABRIC_KEY": "a key that all machines share"}
         words = " ".join(f"'{name}={value}'" for name, value in environment.items())
         self.agent = self.folder / "agent"
-        self.agent.write_text(AGENT.format(node1=one, node2=two, environment=words), encoding="utf-8")
+        self.agent.write_text(AGENT.format(folder=self.folder, environment=words), encoding="utf-8")
         self.agent.chmod(0o755)
+
+    def plug(self, number, pid):
+        """Plugs a machine into the bridge."""
+        (self.folder / f"pid-node{number}").write_text(str(pid), encoding="utf-8")
+        subprocess.run(["ip", "link", "add", f"port{number}", "mtu", str(MTU), "type", "veth", "peer", "name", "eth0", "mtu", str(MTU),
+                        "netns", str(pid)], check=True)
+        subprocess.run(["ip", "link", "set", f"port{number}", "master", "bridge0", "up"], check=True)
+        for words in (["addr", "add", f"10.9.0.{number}/24"], ["link", "set", "up"]):
+            subprocess.run(["nsenter", f"--target={pid}", "--net", "ip", *words, "dev", "eth0"], check=True)
 
     def tearDown(self):
         for node in self.nodes:
             eventually(lambda n=node: not kill_others_of(n.pid), "the processes of a machine have ended")
             node.kill()
             node.wait()
+        subprocess.run(["ip", "link", "del", "bridge0"], check=True)
         self.temporary.cleanup()
 
     def start(self, name, command):
@@ -119,18 +132,29 @@ class Cluster(unittest.TestCase):
         self.assertEqual(process.returncode, 0, out)
         return out
 
+    def ranks(self, ranks):
+        """The words of a launcher for so many ranks, an equal number on each machine."""
+        return ",".join(f"{name}:{ranks // self.MACHINES}" for name in self.names), ranks
+
+    def open_mpi(self, ranks):
+        hosts, count = self.ranks(ranks)
+        return open_mpi(f"--mca plm_rsh_agent {self.agent} --host {hosts} -n {count}")
+
+    def mpich(self, ranks):
+        hosts, count = self.ranks(ranks)
+        exported = " ".join(f"-genv {name} {value}" for name, value in UCX.items())
+        return f"mpiexec.hydra -launcher ssh -launcher-exec {self.agent} -hosts {hosts} -n {count} {exported}"
+
     def job(self, launcher, program):
-        """Launches a program on both machines: each rank has the same words, and joins both machines."""
-        run = f"softhca run --fabric job --key-file {self.folder}/key --listen 24791 --join node1 --join node2 -- {PYTHON} {program}"
+        """Launches a program on all machines: each rank has the same words, and joins all machines."""
+        joins = " ".join(f"--join {name}" for name in self.names)
+        run = f"softhca run --fabric job --key-file {self.folder}/key --listen 24791 {joins} -- {PYTHON} {program}"
         out = self.ends(self.start("node1", f"{launcher} {run}"))
-        self.assertRegex(out, r"joined with 10\.9\.0\.[12]:24791")
+        self.assertRegex(out, r"joined with 10\.9\.0\.[1-4]:24791")
         return out
 
 
 class MpiTest(Cluster):
-    def open_mpi(self, ranks):
-        return open_mpi(f"--mca plm_rsh_agent {self.agent} --host node1:{ranks // 2},node2:{ranks // 2} -n {ranks}")
-
     def test_open_mpi(self):
         out = self.job(self.open_mpi(2), TESTS / "guest/mpi_check.py")
         self.assertEqual(out.count("all is well"), 2, out)
@@ -140,11 +164,37 @@ class MpiTest(Cluster):
         self.assertIn("4 ranks: right", out)
 
     def test_mpich(self):
-        exported = " ".join(f"-genv {name} {value}" for name, value in UCX.items())
         for ranks in (2, 4):
-            out = self.job(f"mpiexec.hydra -launcher ssh -launcher-exec {self.agent} -hosts node1:{ranks // 2},node2:{ranks // 2}"
-                           f" -n {ranks} {exported}", TESTS / "door/mpich_ring.py")
+            out = self.job(self.mpich(ranks), TESTS / "door/mpich_ring.py")
             self.assertEqual(out.count(f"of {ranks}: right"), ranks, out)
+
+
+class FourMachinesTest(Cluster):
+    """Four machines: 16 ranks on joined networks, and RoCEv2 with the addresses of the machines."""
+    MACHINES = 4
+
+    def test_16_ranks_of_open_mpi(self):
+        self.assertIn("16 ranks: right", self.job(self.open_mpi(16), TESTS / "package/mpi_ring.py"))
+
+    def test_16_ranks_of_mpich(self):
+        out = self.job(self.mpich(16), TESTS / "door/mpich_ring.py")
+        self.assertEqual(out.count("of 16: right"), 16, out)
+
+    def by_udp(self, launcher, program, *options):
+        """Launches a program on all machines by RoCEv2 with the address of each."""
+        return self.ends(self.start("node1", f"{launcher} softhca run --address if:eth0 {' '.join(options)} -- {PYTHON} {program}"))
+
+    def test_open_mpi_by_udp(self):
+        out = self.by_udp(self.open_mpi(RANKS), TESTS / "package/mpi_ring.py")
+        self.assertIn(f"{RANKS} ranks: right", out)
+
+    def test_open_mpi_by_udp_that_loses_packets(self):
+        out = self.by_udp(self.open_mpi(RANKS), TESTS / "package/mpi_ring.py", "--loss", "0.01")
+        self.assertIn(f"{RANKS} ranks: right", out)
+
+    def test_mpich_by_udp(self):
+        out = self.by_udp(self.mpich(RANKS), TESTS / "door/mpich_ring.py")
+        self.assertEqual(out.count(f"of {RANKS}: right"), RANKS, out)
 
 
 class SlurmTest(Cluster):

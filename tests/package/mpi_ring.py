@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""An MPI job of any number of ranks: each sends to the next, and every byte is checked."""
+"""An MPI job of any number of ranks: each sends to the next, and all send to all. Every byte is checked."""
+
+import array
 
 from mpi4py import MPI
 
@@ -17,7 +19,17 @@ for size in (1, 1000, 100_000, 1 << 20):
     if got != pattern((rank - 1) % ranks, size):
         print(f"rank {rank}: {size} bytes differ", flush=True)
         world.Abort(1)
-if world.allreduce(rank) != ranks * (ranks - 1) // 2:
-    world.Abort(2)
+for size in (1, 1000, 50_000):
+    got = bytearray(size * ranks)
+    world.Alltoall(b"".join(pattern(rank + to, size) for to in range(ranks)), got)
+    if got != b"".join(pattern(sender + rank, size) for sender in range(ranks)):
+        print(f"rank {rank}: {size} bytes from each differ", flush=True)
+        world.Abort(1)
+for count in (1, 1000, 50_000):
+    sums = array.array("q", bytes(8 * count))
+    world.Allreduce(array.array("q", range(rank, rank + count)), sums)
+    if sums.tolist() != [ranks * i + ranks * (ranks - 1) // 2 for i in range(count)]:
+        print(f"rank {rank}: {count} sums differ", flush=True)
+        world.Abort(2)
 if rank == 0:
     print(f"{ranks} ranks: right")
