@@ -26,6 +26,9 @@ SOAK_SECONDS ?= 600
 BAD_NETWORK_SECONDS ?= 259200
 PYTHON   ?= /usr/bin/python3
 MACHINE  ?=
+WIRE     ?= sockets
+MTU      ?= 1500
+FAULTS   ?= none
 FOLDERS  ?= hub door uverbs rdma_cm cm os util fabric wire
 SANITIZERS = address,undefined thread
 SUITES   ?= bookworm trixie sid
@@ -34,7 +37,7 @@ LONG_TESTS = ^tidy$$|^neighbours\.|^soak\.|RcSoak|BadNetworkSoak|ImpairedWire
 CLANG_TIDY = clang-tidy-19 --quiet --extra-arg=-Wno-unknown-warning-option
 
 .DEFAULT_GOAL := build
-.PHONY: deps configure build softhca deb check test test-times test-unit test-host unit-repeat test-guest test-long boots nightly sanitize sanitized mutants mutants-random soak bad-network pyverbs pyverbs-host pyverbs-debian oracle door-kills distributions kernel-users soft-roce soft-roce-host clusters perftest examples dpdk verbs-soak demo bench fuzz coverage model docs site format format-check tidy clean help
+.PHONY: deps configure build softhca deb check test test-times test-unit test-host unit-repeat test-guest test-long boots nightly sanitize sanitized mutants mutants-random soak bad-network pyverbs pyverbs-host pyverbs-debian oracle door-kills distributions kernel-users soft-roce soft-roce-host machines clusters perftest examples dpdk verbs-soak demo bench fuzz coverage model docs site format format-check tidy clean help
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -155,7 +158,11 @@ soft-roce: softhca ## our RoCE and rdma_rxe on a device of ours, in two guests, 
 soft-roce-host: softhca ## programs of softhca run on this host with a guest's RoCE and rdma_rxe, by UDP and a TAP (root, KERNEL)
 	@tests/guest/host_network $(BUILD)/softhca $(KERNEL)
 
-clusters: configure ## MPI jobs and Slurm on two machines, which are namespaces (docs/clusters.md); names the packages that it needs
+machines: softhca ## programs of Debian between four machines, which are namespaces (WIRE=trunk, MTU=9000, FAULTS=lossy, ONLY=word)
+	@cmake --build $(BUILD) -j $(JOBS) --target softhca_preload
+	@tests/door/four_machines.sh $(BUILD)/softhca $(BUILD)/tests/door $(WIRE) $(MTU) $(FAULTS) $(ONLY)
+
+clusters: configure ## MPI jobs and Slurm on two and four machines, which are namespaces (docs/clusters.md); names the packages that it needs
 	@cmake --build $(BUILD)
 	@/usr/bin/python3 tests/door/clusters.py $(BUILD)/softhca
 
