@@ -84,6 +84,8 @@ struct Route {
   std::optional<std::uint8_t> wanted_ack_timeout, wanted_tos;  ///< set by the program
   util::Time resolve_until = util::kNever;                     ///< kResolving
   util::Time ask_next = util::kNever;
+  /// The destination is an address of the peer's machine, and not of the peer itself.
+  bool by_machine = false;
 };
 
 struct Identifier {

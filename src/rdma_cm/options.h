@@ -55,6 +55,15 @@ struct Options {
   /// Starts resolving an address, after which is_member() may find it. Empty: is_member is
   /// complete.
   std::function<void(const driver::Gid&)> ask = {};
+  // The programs of other machines by an address of the machine, and the port number. All are empty
+  // if there are no other machines, or if each of their addresses belongs to one program.
+  /// Asks for the program; find_service() may find it afterwards.
+  std::function<void(const SocketAddress& to, std::uint16_t port_space)> ask_service = {};
+  /// The address of the program that has answered.
+  std::function<std::optional<driver::Gid>(const SocketAddress& to, std::uint16_t port_space)>
+      find_service = {};
+  /// Forgets the answer, which may be out of date.
+  std::function<void(const SocketAddress& to, std::uint16_t port_space)> forget_service = {};
   /// Called when no station has answered for an address within the program's time.
   std::function<void(const driver::Gid&)> on_unresolved = {};
   /// The path MTU to a peer, as ib_mtu. Empty: that of the port.

@@ -27,6 +27,7 @@ void Resolver::resolve_address(Identifier& id, util::Duration timeout, util::Tim
   }
   if (const auto peer = routes_.resolve(id)) return be_resolved(id, *peer);
   if (!options_.ask) return report(id, EventType::kAddrError, -ENETUNREACH);
+  if (options_.forget_service) options_.forget_service(destination, id.port_space);
   id.state = State::kResolving;
   resolving_.insert(id.number);
   id.route.resolve_until = now + timeout;
@@ -52,6 +53,16 @@ void Resolver::ask(Identifier& id, util::Time now) {
   id.route.ask_next = now + kAskAgainAfter;
   wakeup_.at(id.route.ask_next);
   options_.ask(id.destination.gid());
+  // Only IPv4: the addresses of programs that answer are IPv4.
+  if (!options_.ask_service || id.destination.family() != AF_INET) return;
+  options_.ask_service(id.destination, id.port_space);
+  const auto owner = find_service(id);
+  if (owner && !options_.is_member(*owner)) options_.ask(*owner);
+}
+
+std::optional<driver::Gid> Resolver::find_service(const Identifier& id) const {
+  return options_.find_service ? options_.find_service(id.destination, id.port_space)
+                               : std::nullopt;
 }
 
 void Resolver::tick(util::Time now) {
@@ -67,6 +78,9 @@ void Resolver::wait_for_address(Identifier& id, util::Time now) {
   const auto gid = id.destination.gid();
   if (options_.is_member(gid)) {
     be_resolved(id, gid);
+  } else if (const auto owner = find_service(id); owner && options_.is_member(*owner)) {
+    id.route.by_machine = true;
+    be_resolved(id, *owner);
   } else if (now >= id.route.resolve_until) {
     id.state = State::kIdle;
     if (options_.on_unresolved) options_.on_unresolved(gid);

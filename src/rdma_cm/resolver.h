@@ -1,6 +1,7 @@
 // Resolves the destinations of identifiers, and reports the results to the program.
 #pragma once
 
+#include <optional>
 #include <set>
 
 #include "cm/wakeup.h"
@@ -35,6 +36,8 @@ class Resolver {
   void be_resolved(Identifier& id, const driver::Gid& peer);
   void wait_for_address(Identifier& id, util::Time now);
   void ask(Identifier& id, util::Time now);
+  /// The program that has the port number at the destination, an address of another machine.
+  std::optional<driver::Gid> find_service(const Identifier& id) const;
 
   const Ports& ports_;
   const Options& options_;

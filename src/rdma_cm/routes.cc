@@ -32,6 +32,7 @@ Errno Routes::check(const Identifier& id, const SocketAddress& to) const {
 /// An address of this machine that no device has stands for the program that has the port number.
 /// If no program has it, the identifier's own process answers that there is no such service.
 std::optional<driver::Gid> Routes::resolve(const Identifier& id) const {
+  if (id.route.by_machine) return id.connection.peer;
   const auto gid = id.destination.gid();
   const bool is_of_all = id.destination.is_multicast() || id.destination.is_broadcast();
   if (is_of_all || options_.is_member(gid)) return gid;
@@ -57,7 +58,7 @@ bool Routes::is_to_this_machine(const Identifier& id) const {
 IpAddresses Routes::addresses(const Identifier& id) const {
   const bool is_own = is_to_this_machine(id);
   return {.source = is_own ? id.source.gid() : id.connection.local.gid,
-          .destination = is_own ? id.destination.gid() : *id.connection.peer,
+          .destination = is_own || id.route.by_machine ? id.destination.gid() : *id.connection.peer,
           .source_port = id.source.port()};
 }
 

@@ -18,6 +18,7 @@ from eventually import PATIENCE, eventually  # noqa: E402
 
 KEY = "a key that both machines share"
 PORT = 24791
+RPING = Path(__file__).resolve().parent / "rping"
 
 
 class Machine:
@@ -49,8 +50,8 @@ class Machine:
         seen = subprocess.run(self.command(["ss", "-Htln", f"sport = :{port}"]), capture_output=True, text=True, check=True)
         return bool(seen.stdout)
 
-    def inspect(self, control):
-        asked = subprocess.run(self.command([SOFTHCA, "inspect", "--json", control]), capture_output=True, text=True, check=False)
+    def inspect(self, control, *names):
+        asked = subprocess.run(self.command([SOFTHCA, "inspect", "--json", control, *names]), capture_output=True, text=True, check=False)
         return json.loads(asked.stdout) if asked.returncode == 0 and asked.stdout else {}
 
     def hubs(self, control):
@@ -77,7 +78,9 @@ class TrunkTest(unittest.TestCase):
         self.here, self.there = Machine(1, folder), Machine(2, folder, pid)
         subprocess.run(["ip", "link", "add", "cable1", "type", "veth", "peer", "name", "cable2", "netns", str(pid)], check=True)
         for machine, end in ((self.here, "cable1"), (self.there, "cable2")):
-            for words in (["addr", "add", f"{machine.address}/24", "dev", end], ["link", "set", end, "up"], ["link", "set", "lo", "up"]):
+            # Without duplicate address detection, since programs look up IPv6 addresses only if the machine has one.
+            for words in (["addr", "add", f"{machine.address}/24", "dev", end], ["addr", "add", f"fd00:9::{end[-1]}/64", "dev", end, "nodad"],
+                          ["link", "set", end, "up"], ["link", "set", "lo", "up"]):
                 subprocess.run(machine.command(["ip", *words]), check=True)
         self.started = []
 
@@ -119,18 +122,59 @@ class TrunkTest(unittest.TestCase):
             self.assertIn("300 iters", self.pair(program, program, 18515))
         program = ["ib_write_bw", "-d", "mlx5_0", "-x", 3, "-F", "-n", 1000, "-s", 65536]
         self.assertIn("65536", self.pair(program, program, 18515))
+        program = ["ibv_ud_pingpong", "-g", 2, "-n", 100, "-c", "-s", 2000]  # datagrams by RoCE v1
+        self.assertIn("100 iters", self.pair(program, program, 18515))
         (hub,) = self.here.hubs(control).values()
         self.assertEqual(hub["datagram_bytes"], 1472)
         self.assertGreater(hub["frames_received"], 1000)
         self.assertEqual((hub["forged"], hub["replayed"], hub["malformed"]), (0, 0, 0))
 
+    def connect(self, server, client, *options):
+        """Runs both, with the options of softhca run for the server, by the connection manager. Returns the client's output."""
+        control = self.there.folder / "server"
+        control.unlink(missing_ok=True)
+        serves = self.there.start("--control", control, *options, "--", *server)
+        eventually(lambda: "listening" in str(self.there.inspect(control)) or serves.poll() is not None, f"{server}: it listens")
+        status, out = self.here.run("--", *client)
+        served, _ = serves.communicate(timeout=PATIENCE)
+        self.assertEqual((status, serves.returncode), (0, 0), out + served)
+        return out
+
     def test_rdma_cm_of_two_machines(self):
         self.join()
-        serves = self.there.start("--control", self.there.folder / "rping", "--address", "198.19.7.2", "--",
-                                  "rping", "-s", "-a", "198.19.7.2", "-C", "10")
+        out = self.connect([RPING, "-s", "-a", "198.19.7.2", "-C", 10], [RPING, "-c", "-a", "198.19.7.2", "-C", 10, "-v"], "--address", "198.19.7.2")
+        self.assertEqual(out.count("ping data"), 10, out)
+
+    def test_rdma_cm_by_the_address_of_the_other_machine(self):
+        self.join()
+        address = self.there.address
+        client = [RPING, "-c", "-a", address, "-C", 10, "-v", "-V"]
+        # A server of any address, one of the machine's, and one that has an address of its own.
+        for words, options in (([], []), (["-a", address], []), ([], ["--address", "198.19.7.2"])):
+            out = self.connect([RPING, "-s", *words, "-C", 10, "-V"], client, *options)
+            self.assertEqual(out.count("ping data"), 10, out)
+        program = ["ib_send_bw", "-R", "-F", "-n", 200]
+        self.assertRegex(self.connect(program, [*program, address]), r"(?m)^ 65536 +200 ")
+        program = ["udaddy", "-C", 10]
+        self.assertIn("return status 0", self.connect(program, [*program, "-s", address]))
+
+    def test_a_port_that_no_program_of_the_other_machine_has(self):
+        self.join()
+        status, out = self.here.run("--", RPING, "-c", "-a", self.there.address, "-C", 10)
+        self.assertNotEqual(status, 0)
+        self.assertIn("RDMA_CM_EVENT_ADDR_ERROR", out)
+
+    def test_rdma_cm_by_a_link_local_address(self):
+        self.join()
+        control = self.there.folder / "server"
+        serves = self.there.start("--control", control, "--", RPING, "-s", "-a", "::", "-C", 10)
         self.started.append(serves)
-        eventually(lambda: "listening" in str(self.there.inspect(self.there.folder / "rping")), "rping listens")
-        status, out = self.here.run("--address", "198.19.7.1", "--", "rping", "-c", "-a", "198.19.7.2", "-C", "10", "-v")
+        eventually(lambda: "listening" in str(self.there.inspect(control)) or serves.poll() is not None, "rping listens")
+        self.assertIsNone(serves.poll(), serves.stdout.read() if serves.poll() is not None else "")
+        mac = next(device["card"]["mac"] for device in self.there.inspect(control, "mlx5_0").values())
+        first, second = divmod((mac if isinstance(mac, int) else int(mac, 16)) ^ 1 << 41, 1 << 24)  # the EUI-64 of RFC 4291
+        address = f"fe80::{first >> 8:04x}:{first & 0xff:02x}ff:fe{second >> 16:02x}:{second & 0xffff:04x}"
+        status, out = self.here.run("--", RPING, "-c", "-a", f"{address}%lo", "-C", 10, "-v")
         self.assertEqual(status, 0, out)
         self.assertEqual(out.count("ping data"), 10, out)
 

@@ -85,7 +85,8 @@ util::Result<void> Card::set_up() {
                                                .clock = options_.clock});
   if (faults_ != nullptr) below = &faults_->port();
   neighbours_ = std::make_unique<hub::Neighbours>(*below, mac());
-  fault_port_ = std::make_unique<FaultPort>(*neighbours_);
+  services_ = std::make_unique<hub::ServiceFinder>(*neighbours_, mac(), options_.owner_of);
+  fault_port_ = std::make_unique<FaultPort>(*services_);
   connectx::DeviceOptions options;
   options.name = fmt::format("mlx5_{}", options_.number);
   options.mac = mac();

@@ -20,6 +20,7 @@
 #include "driver/in_process_host.h"
 #include "fabric/switch.h"
 #include "hub/neighbours.h"
+#include "hub/service_finder.h"
 #include "hub/uplink.h"
 #include "util/clock.h"
 #include "util/result.h"
@@ -42,6 +43,9 @@ class Card {
     /// Called if a call needs the MAC of an address that no device knows. True: the network is
     /// asked, and the call is then served again.
     std::function<bool(const driver::Gid& to)> want_mac;
+    /// The address of the process if it has a port number of librdmacm at an address of this
+    /// machine. Empty: it never has.
+    hub::ServiceFinder::Owner owner_of = {};
     /// Measures how long frames have waited for room at their receivers.
     util::TimeSource clock = util::monotonic_now;
     /// Reads the MTU of an interface (door::mtu_of).
@@ -84,6 +88,8 @@ class Card {
   bool has_address(const driver::Gid& gid) const;
   /// Asks the network; find_mac() may find the address afterwards.
   void ask(const driver::Gid& to);
+  /// The ports of other machines' processes that the network was asked for.
+  hub::ServiceFinder& services() { return *services_; }
   /// The MTU in bytes of the path to an address on another machine; 0: it is none, or not known.
   unsigned mtu_to(const driver::Gid& to) const;
   /// Readable when follow_host() may have something to do; -1: never.
@@ -122,6 +128,7 @@ class Card {
   std::unique_ptr<fabric::Port> device_port_;
   std::unique_ptr<LinkFaults> faults_;  ///< null: there are none
   std::unique_ptr<hub::Neighbours> neighbours_;
+  std::unique_ptr<hub::ServiceFinder> services_;
   std::unique_ptr<FaultPort> fault_port_;
   std::unique_ptr<hub::Uplink> link_;
   Machines machines_;

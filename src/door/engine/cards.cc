@@ -48,7 +48,11 @@ bool Cards::make(unsigned place) {
        .faults = options_.faults,
        .find_mac = [this](const auto& to, auto& mac) { return find_mac(to, mac); },
        .want_mac =
-           [this](const auto& to) { return resolution_ != nullptr && resolution_->want(to); }});
+           [this](const auto& to) { return resolution_ != nullptr && resolution_->want(to); },
+       .owner_of =
+           [this](const hub::Service& service) {
+             return owner_of_ ? owner_of_(service) : std::nullopt;
+           }});
   if (!made) {
     util::log(util::LogLevel::kError, "mlx5_{}: {}", number, made.error().message);
     return false;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "door/card/card.h"
@@ -74,6 +75,9 @@ class Cards {
   void ask(const driver::Gid& to);
   /// Warns of an address that is not reached.
   void look_at_stranger(const driver::Gid& to);
+  /// Which address of the process has a port number of librdmacm, for the questions of other
+  /// machines.
+  void set_owner_of(hub::ServiceFinder::Owner owner_of) { owner_of_ = std::move(owner_of); }
   /// The path MTU as ib_mtu.
   std::uint8_t path_mtu(const driver::Gid& to) const;
 
@@ -86,7 +90,8 @@ class Cards {
   std::vector<std::unique_ptr<Card>> cards_;  ///< by place; null: not used yet
   std::mutex making_card_;                    ///< taken before the lock
   ForeignAddresses foreign_addresses_;
-  Resolution* resolution_ = nullptr;  ///< of the call being served
+  hub::ServiceFinder::Owner owner_of_;  ///< empty: the process has no port numbers
+  Resolution* resolution_ = nullptr;    ///< of the call being served
 };
 
 }  // namespace softhca::door

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "door/card/own_address.h"
+#include "hub/far_members.h"
 #include "util/clock.h"
 #include "util/log.h"
 
@@ -23,7 +24,32 @@ bool is_local(const rdma_cm::SocketAddress& address) {
   return fd && ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&copy.storage), copy.size()) == 0;
 }
 
+hub::Service service_of(const rdma_cm::SocketAddress& to, std::uint16_t port_space) {
+  return {.machine = to.gid(), .port_space = port_space, .port = to.port()};
+}
+
 }  // namespace
+
+/// Programs of other machines reach this one by an address of the machine, too, if the network is
+/// joined with theirs.
+void CmChannels::find_services_of_machines(rdma_cm::Options& options) {
+  if (!hub::has_far_members(directory_)) return;
+  auto& services = cards_.find(0)->services();
+  options.ask_service = [&services](const auto& to, auto port_space) {
+    services.ask(service_of(to, port_space));
+  };
+  options.find_service = [&services](const auto& to, auto port_space) {
+    return services.find(service_of(to, port_space));
+  };
+  options.forget_service = [&services](const auto& to, auto port_space) {
+    services.forget(service_of(to, port_space));
+  };
+  cards_.set_owner_of([this](const hub::Service& service) -> std::optional<driver::Gid> {
+    const auto own = port_file_->own(service.port_space, service.port);
+    const auto machine = rdma_cm::SocketAddress::of(service.machine, service.port);
+    return own && is_local(machine) ? own : std::nullopt;
+  });
+}
 
 util::Result<void> CmChannels::set_up() {
   auto file = PortFile::open(directory_);
@@ -32,19 +58,20 @@ util::Result<void> CmChannels::set_up() {
   // Any of the devices may have the address that a program asks for.
   std::vector<rdma_cm::Manager::Port> ports;
   cards_.for_each([&](Card& card) { ports.push_back({card.device(), card.node_guid()}); });
-  auto manager = rdma_cm::Manager::create(
-      ports, memory_,
-      {.port_numbers = *port_file_,
-       .is_member =
-           [this](const driver::Gid& gid) {
-             driver::Mac mac;
-             return cards_.find_present(gid, mac);
-           },
-       .is_local = is_local,
-       .ask = [this](const driver::Gid& gid) { cards_.find(0)->ask(gid); },
-       .on_unresolved = [this](const driver::Gid& gid) { cards_.look_at_stranger(gid); },
-       .path_mtu = [this](const driver::Gid& gid) { return cards_.path_mtu(gid); },
-       .is_gone = [this](const driver::Gid& gid) { return is_gone(directory_, gid); }});
+  rdma_cm::Options options{
+      .port_numbers = *port_file_,
+      .is_member =
+          [this](const driver::Gid& gid) {
+            driver::Mac mac;
+            return cards_.find_present(gid, mac);
+          },
+      .is_local = is_local,
+      .ask = [this](const driver::Gid& gid) { cards_.find(0)->ask(gid); },
+      .on_unresolved = [this](const driver::Gid& gid) { cards_.look_at_stranger(gid); },
+      .path_mtu = [this](const driver::Gid& gid) { return cards_.path_mtu(gid); },
+      .is_gone = [this](const driver::Gid& gid) { return is_gone(directory_, gid); }};
+  find_services_of_machines(options);
+  auto manager = rdma_cm::Manager::create(ports, memory_, std::move(options));
   if (!manager) return tl::unexpected(manager.error());
   manager_ = *std::move(manager);
   return {};

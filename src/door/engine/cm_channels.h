@@ -57,6 +57,7 @@ class CmChannels {
 
  private:
   util::Result<void> set_up();
+  void find_services_of_machines(rdma_cm::Options& options);
 
   const std::string directory_;
   Cards& cards_;

@@ -103,9 +103,13 @@ void PortFile::release(std::uint16_t port_space, std::uint16_t port, bool return
   claimed_.erase(at);
 }
 
-std::optional<driver::Gid> PortFile::find(std::uint16_t port_space, std::uint16_t port) {
+std::optional<driver::Gid> PortFile::own(std::uint16_t port_space, std::uint16_t port) const {
   const auto claimed = claimed_.find({port_space, port});
-  if (claimed != claimed_.end()) return claimed->second;
+  return claimed == claimed_.end() ? std::nullopt : std::optional(claimed->second);
+}
+
+std::optional<driver::Gid> PortFile::find(std::uint16_t port_space, std::uint16_t port) {
+  if (const auto claimed = own(port_space, port)) return claimed;
   const auto record = read(port_space, port);
   if (record && is_taken(port_space, port)) return record->owner;
   // perftest listens in one port space first, then in another.

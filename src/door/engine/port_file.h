@@ -25,6 +25,8 @@ class PortFile final : public rdma_cm::PortNumbers {
                        bool any) override;
   void release(std::uint16_t port_space, std::uint16_t port, bool returns) override;
   std::optional<driver::Gid> find(std::uint16_t port_space, std::uint16_t port) override;
+  /// The address of this process if it has the number.
+  std::optional<driver::Gid> own(std::uint16_t port_space, std::uint16_t port) const;
   rdma_cm::PortRange free_numbers() const override;
   /// Reads a file in the format of ip_local_port_range. If it has no range: Linux's default.
   static rdma_cm::PortRange read_range(const char* path);

@@ -217,5 +217,57 @@ TEST_F(RdmaCm, AConnectionToAnAddressOfTheMachineComesFromIt) {
   EXPECT_EQ(next_type(), EventType::kConnectResponse);
 }
 
+// The addresses of other machines -----------------------------------------------------------------
+
+TEST_F(RdmaCm, AnAddressOfAnotherMachineLeadsToTheProgramThatHasThePortNumber) {
+  listen(1, 7471);
+  const auto client = create(2);
+  owner_ = kGuest;  // out of date
+  ask_to_resolve(client, kMachine, 7471);
+  EXPECT_TRUE(is_quiet()) << "the old answer does not count";
+  EXPECT_EQ(asked_services_, (decltype(asked_services_){{kMachine, RDMA_PS_TCP, 7471}}));
+  owner_ = kOwn;
+  EXPECT_EQ(next_type(), EventType::kAddrResolved);
+  resolve_route(client);
+  connect(client, "");
+
+  const auto request = next();
+  ASSERT_EQ(request.event, static_cast<std::uint32_t>(EventType::kConnectRequest));
+  rdma_ucm_query_addr_resp addresses{};
+  rdma_ucm_query in{};
+  in.response = reinterpret_cast<std::uint64_t>(&addresses);
+  in.id = request.id;
+  in.option = RDMA_USER_CM_QUERY_ADDR;
+  ASSERT_EQ(command(RDMA_USER_CM_CMD_QUERY, in), 0);
+  SocketAddress source;
+  std::memcpy(&source.storage, &addresses.src_addr, sizeof addresses.src_addr);
+  EXPECT_EQ(source.gid(), kMachine) << "the address that the client has called";
+  ASSERT_EQ(accept(request.id, 3, false), 0);
+  EXPECT_EQ(next_type(), EventType::kConnectResponse);
+}
+
+TEST_F(RdmaCm, TheProgramsOwnAddressIsAskedForBeforeItIsResolved) {
+  const auto client = create(2);
+  ask_to_resolve(client, kMachine, 7471);
+  owner_ = kGuest;
+  EXPECT_TRUE(is_quiet());
+  now_ += std::chrono::milliseconds(300);
+  EXPECT_TRUE(is_quiet());
+  EXPECT_EQ(asked_.back(), kGuest);
+  guest_is_known_ = true;
+  EXPECT_EQ(next_type(), EventType::kAddrResolved);
+}
+
+TEST_F(RdmaCm, AnAddressOfAMachineWhoseProgramsDoNotListenIsNotResolved) {
+  const auto client = create(2);
+  ask_to_resolve(client, kMachine, 7471);
+  now_ += std::chrono::milliseconds(300);
+  EXPECT_TRUE(is_quiet());
+  EXPECT_EQ(asked_services_.size(), 2u) << "a question may be lost";
+  now_ += std::chrono::seconds(2);
+  EXPECT_EQ(next_type(), EventType::kAddrError);
+  EXPECT_EQ(unresolved_, std::vector{kMachine});
+}
+
 }  // namespace
 }  // namespace softhca::rdma_cm

@@ -9,7 +9,9 @@
 
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <set>
+#include <tuple>
 
 #include "rdma_cm/manager.h"
 #include "uverbs/program.h"
@@ -18,6 +20,8 @@ namespace softhca::rdma_cm {
 
 inline const driver::Gid kOwn = driver::Gid::from_ipv4(198, 18, 0, 1);
 inline const driver::Gid kGuest = driver::Gid::from_ipv4(198, 19, 0, 1);
+/// Another machine, whose programs have addresses of their own.
+inline const driver::Gid kMachine = driver::Gid::from_ipv4(10, 9, 0, 2);
 
 class Numbers final : public PortNumbers {
  public:
@@ -44,8 +48,20 @@ class RdmaCm : public testing::Test {
              [this](const driver::Gid& gid) {
                return gid == kOwn || (gid == kGuest && guest_is_known_);
              },
-         .is_local = [](const SocketAddress& address) { return address.gid() != kGuest; },
+         .is_local =
+             [](const SocketAddress& address) {
+               return address.gid() != kGuest && address.gid() != kMachine;
+             },
          .ask = [this](const driver::Gid& gid) { asked_.push_back(gid); },
+         .ask_service =
+             [this](const SocketAddress& to, std::uint16_t space) {
+               asked_services_.emplace_back(to.gid(), space, to.port());
+             },
+         .find_service =
+             [this](const SocketAddress& to, std::uint16_t) {
+               return to.gid() == kMachine ? owner_ : std::nullopt;
+             },
+         .forget_service = [this](const SocketAddress&, std::uint16_t) { owner_.reset(); },
          .on_unresolved = [this](const driver::Gid& gid) { unresolved_.push_back(gid); },
          .path_mtu = [](const driver::Gid& gid) -> std::uint8_t { return gid == kGuest ? 3 : 5; },
          .is_gone = [this](const driver::Gid&) { return ++looked_for_gone_, peer_is_gone_; }});
@@ -213,6 +229,8 @@ class RdmaCm : public testing::Test {
   unsigned looked_for_gone_ = 0;
   std::vector<driver::Gid> asked_;
   std::vector<driver::Gid> unresolved_;
+  std::vector<std::tuple<driver::Gid, std::uint16_t, std::uint16_t>> asked_services_;
+  std::optional<driver::Gid> owner_;  ///< of all services of kMachine
   util::Time now_{std::chrono::hours(1)};
   std::unique_ptr<Manager> manager_;
   Channel* channel_;
