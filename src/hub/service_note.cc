@@ -11,7 +11,7 @@ using wire::EthernetLayout;
 /// Distinguishes softhca's frames from other users' experiments.
 constexpr std::string_view kOurs = "softhca";
 
-/// What follows the Ethernet header and kOurs.
+/// The bytes behind the Ethernet header and kOurs.
 struct Layout {
   static constexpr std::size_t kSize = 37;
   static constexpr util::ByteField<Layout, 0, 1> kind{};

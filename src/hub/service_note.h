@@ -2,9 +2,8 @@
 // the answers: Ethernet frames with the other EtherType of local experiments (IEEE 802 9.2.3.4;
 // 88-B5). Unlike the notes of links they cross to other machines.
 //
-// The addresses of programs are not those of their machines. ARP finds the first kind. Of the
-// second kind a machine has one for all of its programs, so that the port number selects the
-// program.
+// The addresses of programs are not those of their machines. ARP finds a program's address. All
+// programs of a machine share the machine's address, so the port number selects the program.
 #pragma once
 
 #include <array>
