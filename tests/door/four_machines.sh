@@ -39,19 +39,37 @@ one() {
     clear_machines
   fi
 }
-# can LINE: the run suits the wire and the faults.
+# can LINE: the run suits the wire, the faults and the program.
 can() {
+  # perftest 4.5 lacks some options of later ones.
+  [[ ! $1 =~ perftest\ (ib_[a-z_]+).*\ (--(write_with_imm|use-null-mr)) ]] ||
+    "${BASH_REMATCH[1]}" --help 2>&1 | grep -q -- "${BASH_REMATCH[2]}" || return
+  # With several QPs, perftest 4.5 posts too few buffers to the SRQ, and messages without a buffer are lost.
+  [[ ! $1 =~ "-c UD --use-srq -q" ]] || return
   # Sockets carry no multicast.
   [[ $wire != sockets || ! $1 =~ multicast|group_ ]] || return
-  # UC and UD do not retransmit.
-  [[ $faults != lossy || ! $1 =~ "-c U"|uc_pingpong|ud_pingpong|udaddy|multicast|group_ ]]
+  # UC and UD do not retransmit, and lost frames cause timeouts that are not of a killed peer.
+  [[ $faults != lossy || ! $1 =~ "-c U"|uc_pingpong|ud_pingpong|udaddy|multicast|group_|dgram|killed ]]
 }
 
 tcp_pair() { # PORT PROGRAM OPTION...
   serve "listens_on $b $1" "${@:2}"
   call "${@:2}" "$(tcp_address "$b")"
 }
-perftest() { tcp_pair 18515 "$@" -x $gid -F; }
+perftest() { tcp_pair 18515 "$@" -x $gid -F || is_of_perftest " $* "; }
+# Failures of perftest 4.5 on every wire. It refuses atomics on demand. With events, a DC target keeps a CQ, so that perftest cannot close the
+# channel at its end.
+is_of_perftest() {
+  local end
+  for end in client server; do
+    case $1 in
+    *ib_atomic_*--odp*) has "$folder/$end" 'ODP does not support ATOMICS' || return ;;
+    *DC*' -e '*) has "$folder/$end" '^ [0-9]+ +[0-9]+ +[0-9.]+ ' || return ;;
+    *) return 1 ;;
+    esac
+  done
+  [[ $1 == *--odp* ]] || grep -q 'Failed to close event channel' "$folder"/{client,server}
+}
 group_perftest() { gid=1 perftest "$@"; }
 # The last acknowledgement may be lost, and its sender has ended: then the other end runs out of retries. The content is compared.
 pingpong() {
@@ -168,5 +186,5 @@ for who in client server; do
   one killed $who 8 ib_send_bw -s 20000 -b
 done
 for transport in rc_verbs ud_verbs rc_mlx5 ud_mlx5 dc_mlx5; do one ucx $transport; done
-echo "$runs runs on 4 machines ($wire, MTU $mtu, faults: $faults), ${#bad[@]} of them bad; $left are not for this wire"
+echo "$runs runs on 4 machines ($wire, MTU $mtu, faults: $faults), ${#bad[@]} of them bad; $left left out"
 [ ${#bad[@]} -eq 0 ]

@@ -52,10 +52,13 @@ join_machines() {
     exec=exec patience=10000 as_user $n "$softhca" run --fabric job --listen 24791 "${joins[@]}" --control "$folder/$n/keeper" -- tail -f /dev/null &
     keepers+=($!)
   done
-  for ((n = 1; n <= machines; n++)); do eventually is_joined $n; done
+  for ((n = 1; n <= machines; n++)); do eventually is_joined $n || exit; done
   kept=$(processes_of_machines)
 }
-is_joined() { [ "$("$softhca" inspect "$folder/$1/keeper" trunk 2>/dev/null | grep -c 'state: joined')" -ge $((machines - 1)) ]; }
+is_joined() {
+  [ "$("$softhca" inspect "$folder/$1/keeper" 2>/dev/null | awk '/^ *hub / { hub = $2 } /state: joined/ { print hub }' |
+    sort -u | wc -l)" -ge $((machines - 1)) ]
+}
 
 # lossy: 1 % of the frames of each link are lost, and all are late, by netem if the kernel has it.
 lossy() {
