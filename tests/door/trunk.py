@@ -155,6 +155,8 @@ class TrunkTest(unittest.TestCase):
             self.assertEqual(out.count("ping data"), 10, out)
         program = ["ib_send_bw", "-R", "-F", "-n", 200]
         self.assertRegex(self.connect(program, [*program, address]), r"(?m)^ 65536 +200 ")
+        bound = self.connect(["ucmatose", "-C", 10, "-b", address], ["ucmatose", "-C", 10, "-s", address, "-b", self.here.address])
+        self.assertIn("return status 0", bound)
         program = ["udaddy", "-C", 10]
         self.assertIn("return status 0", self.connect(program, [*program, "-s", address]))
 
