@@ -130,10 +130,8 @@ void Lab::add(const std::string& name) {
   node->port = switch_.create_port(label);
   fabric::Port* port = node->port.get();
   if (options_.virtual_time) {
-    auto impairment = options_.impairment;
-    impairment.seed += nodes_.size();
-    node->cable = std::make_unique<fabric::Impairment>(*port, impairment);
-    port = node->cable.get();
+    node->link = std::make_unique<fabric::FaultyLink>(*port, faults_, label, nodes_.size());
+    port = node->link.get();
   }
   const auto mac = wire::MacAddress::from_u64(0x020000000000u + number);
   node->function = model.make({.name = label,
@@ -173,11 +171,13 @@ bool Lab::pass() {
   const auto time = now();
   auto next = subnet_ ? subnet_->run(time) : util::kNever;
   for (auto& node : nodes_) {
-    next = std::min(next, node->function->run(time));
-    if (node->cable) {
-      node->cable->handle_timeout(time);
-      next = std::min(next, node->cable->next_event());
+    if (node->link) {
+      node->link->handle_timeout(time);
+      // Before a device runs: it may free the memory that frames refer to.
+      switch_.deliver(kEverything);
+      next = std::min(next, node->link->next_event());
     }
+    next = std::min(next, node->function->run(time));
     // A delivered frame may make work for a device that has already run.
     if (switch_.has_work()) next = time;
     switch_.deliver(kEverything);

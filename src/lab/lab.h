@@ -17,7 +17,8 @@
 #include <vector>
 
 #include "driver/verbs/device.h"
-#include "fabric/impairment.h"
+#include "fabric/faulty_link.h"
+#include "fabric/network_faults.h"
 #include "fabric/switch.h"
 #include "pcie/function.h"
 #include "subnet/subnet.h"
@@ -41,9 +42,6 @@ class Lab {
     /// InfiniBand: the switch is an InfiniBand switch with a subnet manager; devices without such a
     /// port are refused.
     wire::Link link = wire::Link::kEthernet;
-    /// Virtual time only: impairs the frames that each device sends. Otherwise cables are perfect
-    /// and cost nothing.
-    fabric::Impairment::Options impairment = {};
     /// Least severe level that is logged to stderr.
     util::LogLevel log_level = util::LogLevel::kWarning;
   };
@@ -61,8 +59,9 @@ class Lab {
   std::size_t size() const { return nodes_.size(); }
   driver::verbs::Device& device(std::size_t index) { return *nodes_.at(index)->device; }
   const std::string& name(std::size_t index) const { return nodes_.at(index)->name; }
-  /// Virtual time only.
-  fabric::Impairment& cable(std::size_t index) { return *nodes_.at(index)->cable; }
+  /// Rules that make the links fail (docs/faults.md). The port of device n is called <model><n>.
+  /// They act with virtual time only: links that cannot fail cost nothing.
+  fabric::NetworkFaults& faults() { return faults_; }
   fabric::Switch& network() { return switch_; }
   /// Null on Ethernet.
   const subnet::Subnet* subnet() const { return subnet_ ? &*subnet_ : nullptr; }
@@ -80,7 +79,7 @@ class Lab {
   struct Node {
     std::string name;
     std::unique_ptr<fabric::Port> port;
-    std::unique_ptr<fabric::Impairment> cable;  ///< null: no cable, only the port
+    std::unique_ptr<fabric::FaultyLink> link;  ///< null: it cannot fail
     std::unique_ptr<pcie::Function> function;
     std::unique_ptr<driver::Host> host;
     std::unique_ptr<driver::verbs::Device> device;
@@ -95,6 +94,7 @@ class Lab {
   std::optional<subnet::Subnet> subnet_;  ///< only with an InfiniBand link
   util::Time now_{std::chrono::seconds(1)};
   util::Time next_ = util::kNever;
+  fabric::NetworkFaults faults_{[this] { return now(); }};
   std::vector<std::unique_ptr<Node>> nodes_;
 };
 

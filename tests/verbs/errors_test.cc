@@ -102,20 +102,20 @@ TEST_P(Errors, AMessageLongerThanItsReceiveIsAnErrorOnBothSides) {
 
 TEST_P(Errors, APeerThatIsSilentForEverIsAnErrorAfterTheRetries) {
   connect_sides(QpType::kRc, {.timeout = 10, .retry_count = 2});
-  lab().cable(0).add_fault({.match = {}, .nth = 1, .count = 3});
+  const auto& lost = lose();
   b().receive(1, 0, 64);
   ASSERT_EQ(a().send(SendOpcode::kSend, 64), PostStatus::kOk);
   expect_error(wait(a().send_cq), 1, WorkStatus::kTransportRetryExceeded);
-  EXPECT_EQ(lab().cable(0).faults_pending(), 0u) << "once, and two retries";
+  EXPECT_EQ(lost.fired, 3u) << "once, and two retries";
 }
 
 TEST_P(Errors, ALostPacketIsSentAgain) {
   connect_sides();
   b().receive(1, 0, 64);
-  lab().cable(0).drop_nth(1);
+  const auto& lost = lose(",nth=1");
   ASSERT_EQ(a().send(SendOpcode::kSend, 64), PostStatus::kOk);
   expect_success(wait(a().send_cq), 1, CompletionOpcode::kSend);
-  EXPECT_EQ(lab().cable(0).faults_pending(), 0u);
+  EXPECT_EQ(lost.fired, 1u);
   EXPECT_EQ(wait(b().receive_cq, 2).size(), 1u) << "and arrives once";
 }
 

@@ -74,8 +74,9 @@ TEST(Lab, RunUntilGivesUpOnAConditionThatNeverHolds) {
 }
 
 /// How many of a hundred UC messages reach device 1 before the first loss.
-std::size_t arrived(const Lab::Options& options) {
-  Lab lab({"jingzhao", "jingzhao"}, options);
+std::size_t arrived(std::string_view fault) {
+  Lab lab({"jingzhao", "jingzhao"}, {.virtual_time = true});
+  lab.faults().add(fabric::parse_fault(fault).value());
   auto pd_a = lab.device(0).allocate_pd().value(), pd_b = lab.device(1).allocate_pd().value();
   std::vector<std::byte> memory(64);
   auto to = pd_b.register_memory(memory, driver::MemoryAccess::all()).value();
@@ -104,9 +105,9 @@ std::size_t arrived(const Lab::Options& options) {
   return count;
 }
 
-TEST(Lab, ACableLosesWhatItIsToldToLose) {
-  EXPECT_EQ(arrived({.virtual_time = true}), 100u);
-  EXPECT_LT(arrived({.virtual_time = true, .impairment = {.loss = 0.2}}), 100u);
+TEST(Lab, ALinkFailsByTheRulesOfItsPort) {
+  EXPECT_LT(arrived("port=jingzhao0,probability=0.2,do=lose"), 100u);
+  EXPECT_EQ(arrived("port=jingzhao1,probability=0.2,do=lose"), 100u) << "the one that receives";
 }
 
 }  // namespace

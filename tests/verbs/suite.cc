@@ -1,5 +1,7 @@
 #include "suite.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <sstream>
 
@@ -87,11 +89,10 @@ PostStatus Side::send(SendOpcode opcode, std::size_t length, std::uint64_t id) {
 
 Verbs::Verbs() {
   // Tests provoke refusals, whose warnings would hide what matters.
-  lab_ = std::make_unique<lab::Lab>(std::vector{GetParam().from, GetParam().to},
-                                    lab::Lab::Options{.virtual_time = true,
-                                                      .link = GetParam().link,
-                                                      .impairment = {},
-                                                      .log_level = util::LogLevel::kError});
+  lab_ = std::make_unique<lab::Lab>(
+      std::vector{GetParam().from, GetParam().to},
+      lab::Lab::Options{
+          .virtual_time = true, .link = GetParam().link, .log_level = util::LogLevel::kError});
   // The ports have come up.
   for (std::size_t i = 0; i != lab_->size(); ++i) {
     while (must(lab_->device(i).poll_event())) {
@@ -104,6 +105,11 @@ void Verbs::TearDown() {
   // With a sanitizer that replaces operator new, allocations cannot be counted.
   if (!fabric::kAllocationsCount && test.name == "PostingAndPollingAllocateNothing") return;
   EXPECT_EQ(IsSkipped(), is_skipped(test, GetParam())) << "skips.h says otherwise";
+}
+
+const fabric::NetworkFaults::Counters& Verbs::lose(std::string_view keys) {
+  auto rule = must(fabric::parse_fault(fmt::format("port={}0{},do=lose", GetParam().from, keys)));
+  return *lab().faults().find(lab().faults().add(std::move(rule)))->counters;
 }
 
 void Verbs::make_sides(const Side::Options& options) {

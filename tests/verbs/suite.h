@@ -89,6 +89,8 @@ class Verbs : public testing::TestWithParam<Pair> {
   Side& a() { return *a_; }
   Side& b() { return *b_; }
   lab::Lab& lab() { return *lab_; }
+  /// Loses frames of the sending device: all, or those of `keys`, e.g. ",nth=1". Returns counters.
+  const fabric::NetworkFaults::Counters& lose(std::string_view keys = "");
 
   /// The next `count` completions, or fewer if no more arrive.
   std::vector<Completion> wait(CompletionQueue& cq, std::size_t count = 1);

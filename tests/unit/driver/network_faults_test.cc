@@ -46,8 +46,7 @@ class NetworkFaultsTest : public ::testing::Test {
     }
   }
   const fabric::NetworkFaults::Counters& add(std::string_view rule) {
-    const auto id = world_.faults().add(fabric::parse_fault(rule).value());
-    return *world_.faults().find(id)->counters;
+    return world_.add_fault(rule);
   }
   std::vector<Completion> write(std::size_t size) { return post(SendOpcode::kRdmaWrite, size); }
   std::vector<Completion> read(std::size_t size) { return post(SendOpcode::kRdmaRead, size); }
@@ -247,8 +246,7 @@ TEST_F(NetworkFaultsTest, TheSameRulesGiveTheSameResult) {
   for (int run = 0; run != 2; ++run) {
     World world;
     world.open();
-    const auto id =
-        world.faults().add(fabric::parse_fault("port=*,probability=0.1,seed=5,do=lose").value());
+    const auto& loss = world.add_fault("port=*,probability=0.1,seed=5,do=lose");
     Endpoint a(world.a()), b(world.b());
     connect(a, b, {.path_mtu = 256, .ack_timeout = kTimeout});
     const auto begin = world.now();
@@ -259,7 +257,7 @@ TEST_F(NetworkFaultsTest, TheSameRulesGiveTheSameResult) {
                                .rkey = b.key->key()}),
               PostStatus::kOk);
     EXPECT_EQ(wait(world, *a.send_cq).size(), 1u);
-    results.emplace_back(world.now() - begin, world.faults().find(id)->counters->matched.load());
+    results.emplace_back(world.now() - begin, loss.matched.load());
   }
   EXPECT_EQ(results[0], results[1]);
 }

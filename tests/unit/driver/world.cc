@@ -12,8 +12,7 @@ namespace {
 constexpr auto kEverything = std::numeric_limits<std::size_t>::max();
 }  // namespace
 
-Node::Node(World& world, unsigned number, const fabric::Impairment::Options& impairment,
-           softhca::connectx::DeviceOptions card) {
+Node::Node(World& world, unsigned number, softhca::connectx::DeviceOptions card) {
   const auto n = static_cast<std::uint8_t>(number + 1);
   mac.bytes = {std::byte{0x02}, std::byte{}, std::byte{}, std::byte{}, std::byte{}, std::byte{n}};
   gid = Gid::from_ipv4(192, 168, 10, n);
@@ -23,10 +22,7 @@ Node::Node(World& world, unsigned number, const fabric::Impairment::Options& imp
   card.mac = mac;
   card.node_guid = 0x025fca0000000000u + n;
   card.clock = [&world] { return world.now(); };
-  auto options = impairment;
-  options.seed += number;
-  cable = std::make_unique<fabric::Impairment>(*port, options);
-  link = std::make_unique<fabric::FaultyLink>(*cable, world.faults_, name, number);
+  link = std::make_unique<fabric::FaultyLink>(*port, world.faults_, name, number);
   device = std::make_unique<softhca::connectx::Device>(std::move(card), *link);
   host = std::make_unique<InProcessHost>(
       *device, InProcessHost::Options{.progress = [&world] { world.progress(); },
@@ -39,13 +35,12 @@ void Node::open(const connectx::Hca::Options& options) {
   must(hca->set_roce_address(0, {.gid = gid, .mac = mac}));
 }
 
-World::World(const fabric::Impairment::Options& impairment,
-             const softhca::connectx::DeviceOptions& card_a,
+World::World(const softhca::connectx::DeviceOptions& card_a,
              const softhca::connectx::DeviceOptions& card_b) {
   // Tests provoke refusals, whose warnings would hide what matters.
   util::set_log_level(util::LogLevel::kError);
-  nodes_.push_back(std::make_unique<Node>(*this, 0, impairment, card_a));
-  nodes_.push_back(std::make_unique<Node>(*this, 1, impairment, card_b));
+  nodes_.push_back(std::make_unique<Node>(*this, 0, card_a));
+  nodes_.push_back(std::make_unique<Node>(*this, 1, card_b));
 }
 
 World::~World() {
@@ -60,6 +55,10 @@ void World::close() {
   }
 }
 
+const fabric::NetworkFaults::Counters& World::add_fault(std::string_view rule) {
+  return *faults_.find(faults_.add(must(fabric::parse_fault(rule))))->counters;
+}
+
 void World::open(const connectx::Hca::Options& options) {
   a().open(options);
   b().open(options);
@@ -70,11 +69,9 @@ util::Time World::run(util::Time now) {
   auto next = util::kNever;
   for (auto& node : nodes_) {
     node->link->handle_timeout(now);
-    node->cable->handle_timeout(now);
     // Before a device runs: it may free the memory that frames refer to.
     switch_.deliver(kEverything);
-    next = std::min(
-        {next, node->device->run(now), node->cable->next_event(), node->link->next_event()});
+    next = std::min({next, node->device->run(now), node->link->next_event()});
     // A delivered frame may give work to a device that has already run.
     if (switch_.has_work()) next = now;
     switch_.deliver(kEverything);

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "connectx/device.h"
@@ -19,7 +20,6 @@
 #include "driver/in_process_host.h"
 #include "driver/turns.h"
 #include "fabric/faulty_link.h"
-#include "fabric/impairment.h"
 #include "fabric/network_faults.h"
 #include "fabric/switch.h"
 
@@ -30,16 +30,14 @@ class World;
 /// One device with its host, and the driver once it is open.
 struct Node {
   /// `card` says what to build. The node sets name, addresses and clock.
-  Node(World& world, unsigned number, const fabric::Impairment::Options& impairment,
-       softhca::connectx::DeviceOptions card);
+  Node(World& world, unsigned number, softhca::connectx::DeviceOptions card);
 
   void open(const connectx::Hca::Options& options = {});
 
   Mac mac;
   Gid gid;
   std::unique_ptr<fabric::Port> port;
-  std::unique_ptr<fabric::Impairment> cable;
-  std::unique_ptr<fabric::FaultyLink> link;  ///< in front of the cable
+  std::unique_ptr<fabric::FaultyLink> link;
   std::unique_ptr<softhca::connectx::Device> device;
   std::unique_ptr<InProcessHost> host;
   std::unique_ptr<connectx::Hca> hca;
@@ -47,11 +45,9 @@ struct Node {
 
 class World {
  public:
-  World() : World(fabric::Impairment::Options()) {}
-  /// The cable of each device loses, duplicates and reorders the frames that the device sends.
-  explicit World(const fabric::Impairment::Options& impairment,
-                 const softhca::connectx::DeviceOptions& card_a = {},
-                 const softhca::connectx::DeviceOptions& card_b = {});
+  World() : World({}, {}) {}
+  World(const softhca::connectx::DeviceOptions& card_a,
+        const softhca::connectx::DeviceOptions& card_b);
   /// Closes the drivers first, because they run both devices while they wait.
   ~World();
 
@@ -65,6 +61,8 @@ class World {
 
   /// Rules for the links; their ports are connectx0 and connectx1.
   fabric::NetworkFaults& faults() { return faults_; }
+  /// Adds a rule, and returns its counters.
+  const fabric::NetworkFaults::Counters& add_fault(std::string_view rule);
 
   /// Heap bytes of the program, for device_heap(). Unset: no count.
   std::function<std::ptrdiff_t()> heap;

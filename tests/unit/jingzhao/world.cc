@@ -12,8 +12,7 @@ namespace {
 constexpr auto kEverything = std::numeric_limits<std::size_t>::max();
 }  // namespace
 
-Node::Node(World& world, unsigned number, const fabric::Impairment::Options& impairment,
-           DeviceOptions card, const MakeHost& make_host) {
+Node::Node(World& world, unsigned number, DeviceOptions card, const MakeHost& make_host) {
   const auto n = static_cast<std::uint8_t>(number + 1);
   address.mac.bytes = {std::byte{0x02}, std::byte{}, std::byte{},
                        std::byte{},     std::byte{}, std::byte{n}};
@@ -22,10 +21,7 @@ Node::Node(World& world, unsigned number, const fabric::Impairment::Options& imp
   port = world.switch_.create_port(name);
   card.name = name;
   card.node_guid += std::uint64_t{number} << 8;
-  auto options = impairment;
-  options.seed += number;
-  cable = std::make_unique<fabric::Impairment>(*port, options);
-  link = std::make_unique<fabric::FaultyLink>(*cable, world.faults_, name, number, card.link);
+  link = std::make_unique<fabric::FaultyLink>(*port, world.faults_, name, number, card.link);
   device = std::make_unique<Device>(std::move(card), *link);
   driver::InProcessHost::Options about{.progress = [&world] { world.progress(); },
                                        .clock = [&world] { return world.now(); },
@@ -39,14 +35,17 @@ World::World(const Options& options) {
   util::set_log_level(util::LogLevel::kError);
   if (options.card.link == wire::Link::kInfiniband) subnet_.emplace(switch_);
   for (unsigned i = 0; i != 2; ++i) {
-    nodes_.push_back(
-        std::make_unique<Node>(*this, i, options.impairment, options.card, options.make_host));
+    nodes_.push_back(std::make_unique<Node>(*this, i, options.card, options.make_host));
   }
 }
 
 World::~World() {
   for (auto& node : nodes_) node->hca = nullptr;
   nodes_.clear();
+}
+
+const fabric::NetworkFaults::Counters& World::add_fault(std::string_view rule) {
+  return *faults_.find(faults_.add(must(fabric::parse_fault(rule))))->counters;
 }
 
 void World::open(const jz::Hca::Options& options) {
@@ -65,9 +64,9 @@ util::Time World::run(util::Time now) {
   auto next = subnet_ ? subnet_->run(now) : util::kNever;
   for (auto& node : nodes_) {
     node->link->handle_timeout(now);
-    node->cable->handle_timeout(now);
-    next = std::min(
-        {next, node->device->run(now), node->cable->next_event(), node->link->next_event()});
+    // Before a device runs: it may free the memory that frames refer to.
+    switch_.deliver(kEverything);
+    next = std::min({next, node->device->run(now), node->link->next_event()});
     // A delivered frame may create work for a device that has already run.
     if (switch_.has_work()) next = now;
     switch_.deliver(kEverything);

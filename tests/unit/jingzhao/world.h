@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "driver/expect.h"
@@ -15,7 +16,6 @@
 #include "driver/jingzhao/queue_pair.h"
 #include "driver/turns.h"
 #include "fabric/faulty_link.h"
-#include "fabric/impairment.h"
 #include "fabric/network_faults.h"
 #include "fabric/switch.h"
 #include "jingzhao/device.h"
@@ -43,14 +43,12 @@ using MakeHost = std::function<std::unique_ptr<driver::InProcessHost>(
 
 /// One device with its host. `hca` is its driver once opened.
 struct Node {
-  Node(World& world, unsigned number, const fabric::Impairment::Options& impairment,
-       DeviceOptions card, const MakeHost& make_host);
+  Node(World& world, unsigned number, DeviceOptions card, const MakeHost& make_host);
   void open(const jz::Hca::Options& options = {}) { hca = must(jz::Hca::open(*host, options)); }
 
   jz::Endpoint address;
   std::unique_ptr<fabric::Port> port;
-  std::unique_ptr<fabric::Impairment> cable;
-  std::unique_ptr<fabric::FaultyLink> link;  ///< in front of the cable
+  std::unique_ptr<fabric::FaultyLink> link;
   std::unique_ptr<Device> device;
   std::unique_ptr<driver::InProcessHost> host;
   std::unique_ptr<jz::Hca> hca;
@@ -59,7 +57,6 @@ struct Node {
 class World {
  public:
   struct Options {
-    fabric::Impairment::Options impairment = {};
     DeviceOptions card = {};
     /// Creates the driver's host; null for the default one.
     MakeHost make_host = nullptr;
@@ -78,6 +75,8 @@ class World {
 
   /// Rules for the links; their ports are jingzhao0 and jingzhao1.
   fabric::NetworkFaults& faults() { return faults_; }
+  /// Adds a rule for the links, and returns its counters. Their ports are jingzhao0 and jingzhao1.
+  const fabric::NetworkFaults::Counters& add_fault(std::string_view rule);
 
   /// The virtual clock, and turns of both devices.
   void progress() { turns_.progress(); }

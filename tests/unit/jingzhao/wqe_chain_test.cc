@@ -69,7 +69,7 @@ TEST_F(JingzhaoChain, AFencedRequestWaitsForTheReadBeforeIt) {
       std::array requests{request(SendOpcode::kRdmaRead, read_piece, 1),
                           request(SendOpcode::kSend, send_piece, 2)};
       requests[1].fence = fenced;
-      world.b().cable->drop_nth(1);  // the READ response
+      const auto& lost = world.add_fault("port=jingzhao1,opcode=read-response,nth=1,do=lose");
       auto status = PostStatus::kOk;
       if (one_chain) {
         ASSERT_EQ(a->qp->post_send(requests, status), 2u);
@@ -79,6 +79,7 @@ TEST_F(JingzhaoChain, AFencedRequestWaitsForTheReadBeforeIt) {
       world.advance(std::chrono::milliseconds(5));  // less than the retransmission timeout
       std::array<Completion, 2> found;
       EXPECT_EQ(b->receive_cq->poll(found), fenced ? 0u : 1u) << one_chain << fenced;
+      EXPECT_EQ(lost.fired, 1u);
       EXPECT_EQ(wait(world, *a->send_cq, 2).size(), 2u);
       if (fenced) {
         EXPECT_EQ(wait(world, *b->receive_cq).size(), 1u);

@@ -56,7 +56,7 @@ class CommandSequence : public ::testing::Test {
 
   softhca::test::WrittenTrace file_;
   util::Trace trace_{file_.writer(), "card"};
-  World world_{{}, device_options(Profile::kDocument), device_options(Profile::kDocument)};
+  World world_{device_options(Profile::kDocument), device_options(Profile::kDocument)};
 };
 
 TEST_F(CommandSequence, OurDriverRunsThePrintedOne) {

@@ -38,7 +38,7 @@ class DocumentProfile : public ::testing::Test {
     return {.qpn = qp.qpn(), .psn = 1, .gid = on.node.gid, .mac = on.node.mac};
   }
 
-  World world_{{}, device_options(Profile::kDocument), device_options(Profile::kDocument)};
+  World world_{device_options(Profile::kDocument), device_options(Profile::kDocument)};
 };
 
 /// The message of a command that fails because its objects are exhausted.
@@ -157,7 +157,7 @@ TEST_F(DocumentProfile, AllocatesUars0To7AndRefusesTheNext) {
 
 // 7.6: "If there is Receive Queue Count, the next 4k alignment is the Send Queue."
 TEST_F(DocumentProfile, FindsNothingInASendQueueThatFollowsDirectly) {
-  World other({}, device_options(Profile::kDocument), device_options(Profile::kDocument));
+  World other(device_options(Profile::kDocument), device_options(Profile::kDocument));
   other.open({.send_queue_alignment = 64});
   Endpoint a(other.a(), {.receive = {.requests = 16, .pieces = 4}}), b(other.b());
   connect(a, b);

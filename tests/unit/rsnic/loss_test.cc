@@ -2,18 +2,17 @@
 // wrong CRC. "All recoverable faults like retransmission due to packet drops are also handled
 // entirely in the hardware."
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <limits>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "driver/world.h"
 #include "rsnic/options.h"
 #include "util/inspected.h"
-#include "wire/ib_packet.h"
+#include "wire/opcode.h"
 
 namespace softhca::rsnic {
 namespace {
@@ -33,36 +32,36 @@ struct Kind {
 
 class PacketLoss : public ::testing::TestWithParam<Kind> {
  protected:
-  static constexpr std::size_t kLong = 5 * 1024 + 100;  // has a first, middle and last packet
+  static constexpr std::uint32_t kMtu = 1024;
+  static constexpr std::size_t kLong = 5 * kMtu + 100;  // has a first, middle and last packet
 
   PacketLoss() {
     world_.open();
     a_ = std::make_unique<Endpoint>(world_.a());
     b_ = std::make_unique<Endpoint>(world_.b());
-    connect(*a_, *b_, {.path_mtu = 1024, .ack_timeout = 8, .retry_count = 3});
+    connect(*a_, *b_, {.path_mtu = kMtu, .ack_timeout = 8, .retry_count = 3});
   }
 
-  static std::optional<LossOpcode> opcode_of(const wire::Frame& frame) {
-    const auto packet = wire::IbPacket::parse(frame);
-    return packet ? std::optional(packet->bth.opcode) : std::nullopt;
+  /// Adds a rule for packets that the sender of this kind sends.
+  const fabric::NetworkFaults::Counters& add_fault(std::string_view keys) {
+    return world_.add_fault(
+        fmt::format("port=connectx{},{}", GetParam().of_the_answer ? 1 : 0, keys));
   }
-  Node& sender() { return GetParam().of_the_answer ? world_.b() : world_.a(); }
-  void lose_one() {
-    sender().cable->add_fault({.match = [kind = GetParam().opcode](const wire::Frame& frame) {
-      return opcode_of(frame) == kind;
-    }});
+  const fabric::NetworkFaults::Counters& fail_one(std::string_view action) {
+    return add_fault(fmt::format("opcode={},nth=1,do={}", to_string(GetParam().opcode), action));
   }
-  /// The responder may answer the rest of a READ with other opcodes. Once one response is lost,
-  /// this drops all later ones of that operation.
-  void lose_for_ever() {
-    const auto match = [kind = GetParam().opcode, begun = false](const wire::Frame& frame) mutable {
-      const auto opcode = opcode_of(frame);
-      if (!opcode) return false;
-      begun = begun || *opcode == kind;
-      return begun && wire::info(*opcode).operation == wire::info(kind).operation;
-    };
-    sender().cable->add_fault(
-        {.match = match, .nth = 1, .count = std::numeric_limits<std::uint32_t>::max()});
+  /// The responder may answer the rest of a READ with other opcodes. Once one response is lost, all
+  /// later ones are.
+  const fabric::NetworkFaults::Counters& lose_for_ever() {
+    if (wire::info(GetParam().opcode).operation != wire::Operation::kRdmaReadResponse) {
+      return add_fault(fmt::format("opcode={},do=lose", to_string(GetParam().opcode)));
+    }
+    return add_fault(fmt::format("opcode=read-response,nth={},for=3600s,do=lose", place()));
+  }
+  /// The number of the first response of this kind in a message.
+  std::size_t place() const {
+    if (GetParam().opcode == LossOpcode::RC_RDMA_READ_RESPONSE_MIDDLE) return 2;
+    return GetParam().opcode == LossOpcode::RC_RDMA_READ_RESPONSE_LAST ? kLong / kMtu + 1 : 1;
   }
   bool is_read() const { return GetParam().request == SendOpcode::kRdmaRead; }
   bool takes_receive() const {
@@ -95,45 +94,34 @@ class PacketLoss : public ::testing::TestWithParam<Kind> {
     EXPECT_TRUE(wait(world_, *b_->receive_cq).empty()) << "once";
   }
 
-  World world_{{}, device_options(), device_options()};
+  World world_{device_options(), device_options()};
   std::unique_ptr<Endpoint> a_;
   std::unique_ptr<Endpoint> b_;
   driver::Sge piece_{};
 };
 
 TEST_P(PacketLoss, ALostPacketIsRepeatedAndTheDataArriveOnce) {
-  lose_one();
+  const auto& lost = fail_one("lose");
   post();
   expect_arrival();
-  EXPECT_EQ(sender().cable->faults_pending(), 0u) << "no such packet was sent";
+  EXPECT_EQ(lost.fired, 1u) << "no such packet was sent";
 }
 
 TEST_P(PacketLoss, ForEverEndsInAnErrorAfterTheRetries) {
-  lose_for_ever();
-  const auto before = sender().cable->counters().lost;
+  const auto& lost = lose_for_ever();
   post();
   const auto done = wait(world_, *a_->send_cq);
   ASSERT_EQ(done.size(), 1u);
   EXPECT_EQ(to_string(done[0].status), to_string(WorkStatus::kTransportRetryExceeded));
-  EXPECT_GE(sender().cable->counters().lost - before, 4u) << "the packet, and three retries";
+  EXPECT_GE(lost.fired, 4u) << "the packet, and three retries";
 }
 
 // 4.4.4: "The IBH also covers the retransmission once it encounters an error from CRC".
 TEST_P(PacketLoss, APacketWithAWrongCrcIsCountedAndRepeated) {
-  auto spoiled = std::make_shared<std::optional<wire::Frame>>();
-  sender().cable->add_fault(
-      {.match = [kind = GetParam().opcode, spoiled](const wire::Frame& frame) {
-        if (spoiled->has_value() || opcode_of(frame) != kind) return false;
-        auto& copy = spoiled->emplace(frame);
-        copy.own_segments();
-        copy.compute_icrc();
-        copy.mutable_head()[copy.head().size() - 1] ^= std::byte{1};
-        return true;
-      }});
+  const auto& spoiled = fail_one("corrupt,part=icrc");
   post();
-  ASSERT_TRUE(world_.run_until([&] { return spoiled->has_value(); })) << "no such packet was sent";
-  sender().port->transmit(**spoiled);
   expect_arrival();
+  EXPECT_EQ(spoiled.fired, 1u) << "no such packet was sent";
   const auto& receiver = GetParam().of_the_answer ? world_.a() : world_.b();
   EXPECT_THAT(softhca::test::inspected(*receiver.device), ::testing::HasSubstr("wrong ICRC: 1\n"));
 }
