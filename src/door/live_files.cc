@@ -17,10 +17,10 @@
 #include "door/engine/engine.h"
 #include "door/kernel.h"
 #include "door/process/without_exceptions.h"
+#include "door/tree/groups.h"
 #include "door/tree/live_path.h"
 #include "door/tree/tree.h"
 #include "hub/join.h"
-#include "util/endian.h"
 
 namespace softhca::door {
 namespace {
@@ -34,14 +34,6 @@ int file_of(std::string_view text) {
   // Reopened read-only.
   const int fd = ::open(fmt::format("/proc/self/fd/{}", memory.get()).c_str(), O_RDONLY);
   return fd < 0 ? -errno : fd;
-}
-
-std::string text_of(const driver::Gid& gid) {
-  std::string text;
-  for (std::size_t at = 0; at != gid.bytes.size(); at += 2) {
-    text += fmt::format("{}{:04x}", at == 0 ? "" : ":", util::load_be16(gid.bytes.data() + at));
-  }
-  return text;
 }
 
 /// The number n of "mlx5_<n>". Nothing: the run has no such device, but perhaps the host has.
@@ -92,7 +84,8 @@ int open_gid(const LivePath& file, bool& known) {
       engine != nullptr && index && number && engine->find_gid(*number, *index, entry, interface);
   if (!known) return -ENOENT;
   if (file.kind == LivePath::Kind::kGid) {
-    return file_of(text_of(entry ? entry->gid : driver::Gid{}) + "\n");
+    const auto gid = entry ? entry->gid : driver::Gid{};
+    return file_of(in_groups(gid.bytes) + "\n");
   }
   if (!entry) return file_that_cannot_be_read();
   if (file.kind == LivePath::Kind::kGidInterface) return file_of(interface + "\n");

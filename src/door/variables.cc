@@ -1,6 +1,5 @@
 #include "door/variables.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <utility>
 
 #include "util/nearest.h"
+#include "wire/address_text.h"
 
 namespace softhca::door {
 namespace {
@@ -47,8 +47,7 @@ void choose(Variables& all, const Get& get, const char* name, T& out,
 bool is_address(const std::string& word) {
   constexpr std::string_view kFollowed = "if:";
   if (word.starts_with(kFollowed)) return word.size() > kFollowed.size();
-  in_addr address{};
-  return ::inet_pton(AF_INET, word.c_str(), &address) == 1;
+  return wire::parse_ipv4(word).has_value();
 }
 
 std::vector<std::string> split(const std::string& word) {

@@ -1,8 +1,6 @@
 #include "fabric/fault_values.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +8,7 @@
 
 #include "fabric/held_frames.h"
 #include "util/rule_words.h"
+#include "wire/address_text.h"
 #include "wire/opcode.h"
 
 namespace softhca::fabric {
@@ -73,55 +72,13 @@ std::string units_text(std::uint64_t number, std::span<const Unit> units) {
   return fmt::format("{}{}", number / best.size, best.name);
 }
 
-std::optional<wire::MacAddress> parse_mac(std::string_view text) {
-  wire::MacAddress mac;
-  if (text.size() != 17) return std::nullopt;
-  for (std::size_t i = 0; i != wire::MacAddress::kSize; ++i) {
-    const auto digits = text.substr(3 * i, 2);
-    std::uint8_t byte = 0;
-    const auto [end, bad] = std::from_chars(digits.data(), digits.data() + 2, byte, 16);
-    if (bad != std::errc() || end != digits.data() + 2) return std::nullopt;
-    if (i != 5 && text[3 * i + 2] != ':') return std::nullopt;
-    mac.bytes[i] = std::byte{byte};
-  }
-  return mac;
-}
-
-std::optional<wire::Gid> parse_ip(const std::string& text) {
-  wire::Gid gid;
-  in_addr ipv4{};
-  if (::inet_pton(AF_INET, text.c_str(), &ipv4) == 1) {
-    return wire::Gid::from_ipv4(ntohl(ipv4.s_addr));
-  }
-  if (::inet_pton(AF_INET6, text.c_str(), gid.bytes.data()) != 1) return std::nullopt;
-  return gid;
-}
-
-std::string text_of(const wire::MacAddress& mac) {
-  std::string text;
-  for (const auto byte : mac.bytes) {
-    text += fmt::format("{}{:02x}", text.empty() ? "" : ":", std::to_integer<unsigned>(byte));
-  }
-  return text;
-}
-
-std::string text_of(const wire::Gid& gid) {
-  std::array<char, INET6_ADDRSTRLEN> text{};
-  const bool ipv4 = gid.is_ipv4();
-  ::inet_ntop(ipv4 ? AF_INET : AF_INET6, gid.bytes.data() + (ipv4 ? 12 : 0), text.data(),
-              text.size());
-  return text.data();
-}
-
 std::string text_of(wire::Lid lid) { return fmt::format("{}", lid.value()); }
 
 }  // namespace
 
 std::optional<FrameAddress> parse_address(std::string_view text) {
-  if (const auto mac = parse_mac(text)) return *mac;
-  // A longer one than INET6_ADDRSTRLEN is none; a zero byte would end it early.
-  if (text.find('\0') != std::string_view::npos) return std::nullopt;
-  if (const auto gid = parse_ip(std::string(text))) return *gid;
+  if (const auto mac = wire::parse_mac(text)) return *mac;
+  if (const auto gid = wire::parse_ip(text)) return *gid;
   const auto lid = util::parse_number<std::uint16_t>(text);
   if (!lid || *lid == 0) return std::nullopt;
   return wire::Lid(*lid);

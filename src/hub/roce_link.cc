@@ -7,9 +7,9 @@
 #include <system_error>
 #include <utility>
 
-#include "hub/udp_address.h"
 #include "hub/uplink.h"
 #include "util/log.h"
+#include "wire/address_text.h"
 #include "wire/ethernet.h"
 #include "wire/ib_header.h"
 #include "wire/train.h"

@@ -11,7 +11,7 @@
 #include <sstream>
 #include <vector>
 
-#include "hub/udp_address.h"
+#include "wire/address_text.h"
 
 namespace softhca::hub {
 namespace {

@@ -16,6 +16,7 @@
 #include "hub/udp_address.h"
 #include "os/kept_fd.h"
 #include "os/memory_faults.h"
+#include "wire/address_text.h"
 #include "wire/ib_header.h"
 
 namespace softhca::hub {

@@ -1,14 +1,11 @@
 // GIDs as socket addresses of RoCEv2's UDP port, and back.
 #pragma once
 
-#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include <array>
 #include <cstdint>
 #include <cstring>
-#include <string>
 
 #include "util/endian.h"
 #include "wire/gid.h"
@@ -47,14 +44,5 @@ union UdpAddress {
     return ntohs(any.sa_family == AF_INET ? ipv4.sin_port : ipv6.sin6_port);
   }
 };
-
-/// The address as users write it.
-inline std::string text_of(const wire::Gid& gid) {
-  std::array<char, INET6_ADDRSTRLEN> text{};
-  const bool is_ipv4 = gid.is_ipv4();
-  ::inet_ntop(is_ipv4 ? AF_INET : AF_INET6, gid.bytes.data() + (is_ipv4 ? 12 : 0), text.data(),
-              text.size());
-  return text.data();
-}
 
 }  // namespace softhca::hub

@@ -1,6 +1,5 @@
 #include "run/device_options.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <net/if.h>
@@ -14,6 +13,7 @@
 #include "door/tree/tree.h"
 #include "run/number_options.h"
 #include "util/log.h"
+#include "wire/address_text.h"
 
 namespace softhca::run {
 namespace {
@@ -25,11 +25,14 @@ std::string check_address(const std::string& text) {
     const auto name = text.substr(kInterface.size());
     return ::if_nametoindex(name.c_str()) != 0 ? "" : name + ": this host has no such interface";
   }
-  std::uint8_t bytes[4];
-  if (::inet_pton(AF_INET, text.c_str(), bytes) != 1) return text + " is not an IPv4 address";
-  if (bytes[0] == 0 || bytes[0] == 127 || bytes[0] >= 224)
+  const auto gid = wire::parse_ipv4(text);
+  if (!gid) return text + " is not an IPv4 address";
+  const auto part = [&gid](std::size_t at) {
+    return std::to_integer<unsigned>(gid->bytes[wire::Gid::kSize - 4 + at]);
+  };
+  if (part(0) == 0 || part(0) == 127 || part(0) >= 224)
     return text + " is not the address of a host";
-  if (bytes[0] == 198 && bytes[1] == 18) {
+  if (part(0) == 198 && part(1) == 18) {
     return text + ": 198.18.0.0/16 is given out by the fabric; 198.19.0.0/16 is free";
   }
   return {};

@@ -13,6 +13,7 @@
 #include "rsnic/options.h"
 #include "server/sdxi_keys.h"
 #include "util/nearest.h"
+#include "wire/address_text.h"
 
 namespace softhca::server {
 namespace {
@@ -27,17 +28,6 @@ std::optional<T> parse_number(std::string_view text, int base) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
-}
-
-std::optional<rdma::Mac> parse_mac(std::string_view text) {
-  rdma::Mac mac;
-  if (text.size() != 17) return std::nullopt;
-  for (std::size_t i = 0; i < 6; ++i) {
-    const auto byte = parse_number<std::uint8_t>(text.substr(3 * i, 2), 16);
-    if (!byte || (i < 5 && text[3 * i + 2] != ':')) return std::nullopt;
-    mac.bytes[i] = std::byte{*byte};
-  }
-  return mac;
 }
 
 /// The EUI-64 of a MAC address.
@@ -64,7 +54,7 @@ tl::unexpected<util::Error> unknown_key(std::string_view model, std::string_view
 util::Result<void> apply(connectx::DeviceOptions& options, std::string_view key,
                          std::string_view value) {
   if (key == "mac") {
-    const auto mac = parse_mac(value);
+    const auto mac = wire::parse_mac(value);
     if (!mac) return util::fail(fmt::format("mac={}: want XX:XX:XX:XX:XX:XX", value));
     if (mac->is_multicast()) {
       return util::fail(fmt::format("mac={}: this is a multicast address", value));

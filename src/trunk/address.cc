@@ -1,23 +1,20 @@
 #include "trunk/address.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
+#include <netinet/in.h>
 
-#include <algorithm>
 #include <cstring>
+#include <span>
+
+#include "wire/address_text.h"
 
 namespace softhca::trunk {
 
 std::string to_text(const Address& address) {
-  in6_addr ip;
-  std::memcpy(&ip, address.ip.data(), sizeof ip);
-  std::array<char, INET6_ADDRSTRLEN> text{};
-  if (IN6_IS_ADDR_V4MAPPED(&ip)) {
-    ::inet_ntop(AF_INET, address.ip.data() + 12, text.data(), text.size());
-    return fmt::format("{}:{}", text.data(), address.port);
-  }
-  ::inet_ntop(AF_INET6, &ip, text.data(), text.size());
-  return fmt::format("[{}]:{}", text.data(), address.port);
+  const auto gid = wire::Gid::from(std::as_bytes(std::span(address.ip)));
+  const auto ip = wire::text_of(gid);
+  return gid.is_ipv4() ? fmt::format("{}:{}", ip, address.port)
+                       : fmt::format("[{}]:{}", ip, address.port);
 }
 
 Address to_address(const sockaddr_storage& from) {

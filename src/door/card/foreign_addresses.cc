@@ -6,8 +6,8 @@
 
 #include "door/card/addresses.h"
 #include "door/card/own_address.h"
-#include "hub/udp_address.h"
 #include "util/log.h"
+#include "wire/address_text.h"
 
 namespace softhca::door {
 namespace {
@@ -29,7 +29,7 @@ void ForeignAddresses::look_at(const driver::Gid& to, bool has_sockets) {
   if (!is_process(to) && !has_sockets) return;
   if (seen_.size() >= kSeenMax) seen_.clear();
   if (!seen_.insert(to).second) return;
-  const auto text = hub::text_of(to);
+  const auto text = wire::text_of(to);
   if (!is_process(to)) {
     util::log(util::LogLevel::kWarning,
               "{} is not reached: no program of {} has it, and the host has no route to it (see ip "

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "door/card/addresses.h"
-#include "hub/udp_address.h"
 #include "util/log.h"
+#include "wire/address_text.h"
 
 namespace softhca::door {
 
@@ -51,7 +51,7 @@ void Machines::inspect(util::Inspection& out) const {
   if (roce_ == nullptr) return;
   out.values([&](util::InspectNode& node) { node.add("lost_unfit", roce_->unfit()); });
   for (const auto& socket : roce_->sockets()) {
-    out.part(fmt::format("udp {}", hub::text_of(socket->address())), [&](util::InspectNode& node) {
+    out.part(fmt::format("udp {}", wire::text_of(socket->address())), [&](util::InspectNode& node) {
       const auto& counters = socket->counters();
       node.add("sent", counters.sent);
       node.add("received", counters.received);

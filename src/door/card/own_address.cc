@@ -1,13 +1,11 @@
 #include "door/card/own_address.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <filesystem>
 #include <string_view>
@@ -20,6 +18,7 @@
 #include "os/kept_fd.h"
 #include "os/open_file.h"
 #include "util/log.h"
+#include "wire/address_text.h"
 
 namespace softhca::door {
 namespace {
@@ -31,10 +30,9 @@ constexpr std::chrono::milliseconds kBetweenTries{1};
 
 constexpr int kOwnFile = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW;
 
+/// @pre gid.is_ipv4()
 std::string name_of(const driver::Gid& gid) {
-  std::array<char, INET_ADDRSTRLEN> text{};
-  ::inet_ntop(AF_INET, gid.bytes.data() + 12, text.data(), text.size());
-  return fmt::format("address-{}", text.data());
+  return fmt::format("address-{}", wire::text_of(gid));
 }
 
 std::string path_of(const std::string& directory, const driver::Gid& gid) {
@@ -87,12 +85,6 @@ void remove_left(const std::string& directory) {
   }
 }
 
-std::optional<driver::Gid> parse_ipv4(const std::string& text) {
-  std::uint8_t bytes[4];
-  if (::inet_pton(AF_INET, text.c_str(), bytes) != 1) return std::nullopt;
-  return driver::Gid::from_ipv4(bytes[0], bytes[1], bytes[2], bytes[3]);
-}
-
 }  // namespace
 
 OwnAddresses OwnAddresses::take(const std::string& directory, unsigned number,
@@ -114,7 +106,7 @@ OwnAddresses OwnAddresses::take(const std::string& directory, unsigned number,
     own.interface_lock_ = hold(directory, "interface-" + name);
     auto host = HostAddresses::follow(name);
     if (own.interface_lock_ && host) own.host_.emplace(*std::move(host));
-  } else if (const auto gid = parse_ipv4(given); gid && own.claim(*gid)) {
+  } else if (const auto gid = wire::parse_ipv4(given); gid && own.claim(*gid)) {
     own.all_.push_back(*gid);
   }
   if (own.all_.empty()) own.read_host();
@@ -164,7 +156,7 @@ bool OwnAddresses::refresh() {
 bool names_interface(const std::string& given) { return given.starts_with(kInterface); }
 
 bool may_have(const std::string& given, const driver::Gid& gid) {
-  return names_interface(given) || parse_ipv4(given) == gid;
+  return names_interface(given) || wire::parse_ipv4(given) == gid;
 }
 
 bool is_of_run(const std::string& directory, const driver::Gid& gid) {

@@ -13,14 +13,17 @@
 #include <functional>
 #include <initializer_list>
 #include <map>
+#include <span>
 #include <sstream>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "door/tree/counter_names.h"
+#include "door/tree/groups.h"
 #include "door/tree/paths.h"
 #include "spec/pci/config.h"
+#include "util/endian.h"
 #include "util/field.h"
 
 namespace softhca::door {
@@ -96,21 +99,9 @@ class Writer {
   util::Result<void> result_;
 };
 
-/// Formats 16-bit groups in hexadecimal: "0002:c903:0012:3450".
-template <std::size_t kSize>
-std::string in_groups(const std::array<std::uint8_t, kSize>& bytes) {
-  std::string text;
-  for (std::size_t at = 0; at < kSize; at += 2) {
-    text += fmt::format("{}{:02x}{:02x}", at == 0 ? "" : ":", bytes[at], bytes[at + 1]);
-  }
-  return text;
-}
-
 std::string guid_text(std::uint64_t guid) {
-  std::array<std::uint8_t, 8> bytes;
-  for (std::size_t at = bytes.size(); at-- > 0; guid >>= 8) {
-    bytes[at] = static_cast<std::uint8_t>(guid & 0xff);  // no format: the bytes of a number
-  }
+  std::array<std::byte, sizeof guid> bytes;
+  util::store_be64(bytes.data(), guid);
   return in_groups(bytes);
 }
 
@@ -233,7 +224,8 @@ void write_live_files(Writer& writer, const DeviceIdentity& device, const std::s
     return at < device.gids.size() ? device.gids[at] : Gid{};
   };
   for (std::size_t at = 0; at < kGids; ++at) {
-    writer.text(fmt::format("{}/gids/{}", port, at), in_groups(gid_of(at)));
+    const auto gid = gid_of(at);
+    writer.text(fmt::format("{}/gids/{}", port, at), in_groups(std::as_bytes(std::span(gid))));
   }
   for (std::size_t at = 0; at < kGids; ++at) {
     const bool used = at < device.gids.size();

@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "hub/udp_address.h"
 #include "hub/udp_sender.h"
+#include "wire/address_text.h"
 
 namespace softhca::hub {
 namespace {
