@@ -7,7 +7,7 @@ namespace softhca::hca {
 using rdma::Fetch;
 using rdma::QpState;
 
-FaultyQueues::FaultyQueues(const Parts& parts) : parts_(parts) { parts_.qp.set_queues(*this); }
+FaultyQueues::FaultyQueues(const Parts& parts) : parts_(parts) { parts_.qp.set_requests(*this); }
 
 /// False if fetched requests are flushed.
 bool FaultyQueues::executes() const {
@@ -16,13 +16,13 @@ bool FaultyQueues::executes() const {
 
 bool FaultyQueues::follow_rules() {
   const bool goes_on = held_ != nullptr && !parts_.faults.holds(held_->rule);
-  if (parts_.faults) parts_.qp.set_queues(*this);
+  if (parts_.faults) parts_.qp.set_requests(*this);
   step_aside_if_unused();
   return goes_on;
 }
 
 void FaultyQueues::step_aside_if_unused() {
-  if (!parts_.faults && held_ == nullptr) parts_.qp.set_queues(parts_.queues);
+  if (!parts_.faults && held_ == nullptr) parts_.qp.set_requests(parts_.queues);
 }
 
 Fetch FaultyQueues::fetch_send(rdma::SendRequest& request) {
@@ -70,42 +70,5 @@ Fetch FaultyQueues::fetch_receive(rdma::ReceiveRequest& request, rdma::XrcSrqn s
   }
   return parts_.queues.fetch_receive(request, srqn);
 }
-
-rdma::LocalOutcome FaultyQueues::execute_local(const rdma::SendRequest& request, bool again) {
-  return parts_.queues.execute_local(request, again);
-}
-
-void FaultyQueues::complete_send(const rdma::SendCompletion& completion) {
-  parts_.queues.complete_send(completion);
-}
-
-void FaultyQueues::complete_receive(const rdma::ReceiveCompletion& completion) {
-  parts_.queues.complete_receive(completion);
-}
-
-void FaultyQueues::complete_send_with(const rdma::SendCompletion& completion,
-                                      std::span<const std::byte> data) {
-  parts_.queues.complete_send_with(completion, data);
-}
-
-void FaultyQueues::complete_receive_with(const rdma::ReceiveCompletion& completion,
-                                         std::span<const std::byte> data) {
-  parts_.queues.complete_receive_with(completion, data);
-}
-
-void FaultyQueues::handle_event(rdma::QpEvent event, rdma::Reason reason) {
-  parts_.queues.handle_event(event, reason);
-}
-
-void FaultyQueues::handle_signature_error(const rdma::SignatureError& error, bool sends,
-                                          rdma::XrcSrqn srqn) {
-  parts_.queues.handle_signature_error(error, sends, srqn);
-}
-
-rdma::FaultAnswer FaultyQueues::open_fault(const rdma::PageFault& fault) {
-  return parts_.queues.open_fault(fault);
-}
-
-void FaultyQueues::close_fault() { parts_.queues.close_fault(); }
 
 }  // namespace softhca::hca

@@ -1,9 +1,8 @@
-// The queues of a QP while there are fault rules: between the transport and the device's own
-// queues. Without rules the transport calls those directly, so QPs pay nothing.
+// The posted requests of a QP while there are fault rules: between the transport and the device's
+// own queues. Without rules the transport fetches from those directly, so QPs pay nothing.
 #pragma once
 
 #include <memory>
-#include <span>
 #include <string_view>
 
 #include "hca/faults.h"
@@ -12,22 +11,22 @@
 
 namespace softhca::hca {
 
-class FaultyQueues final : public rdma::WorkQueues {
+class FaultyQueues final : public rdma::PostedRequests {
  public:
   struct Parts {
     const FaultHook& faults;
     rdma::QueuePair& qp;
-    rdma::WorkQueues& queues;  ///< the device's own
+    rdma::PostedRequests& queues;  ///< the device's own
     /// The name of a request's opcode, as rules have it.
     std::string_view (*opcode_of)(const rdma::SendRequest& request);
   };
 
-  /// From now on the transport calls this object.
+  /// From now on the transport fetches from this object.
   explicit FaultyQueues(const Parts& parts);
 
   /// Called after a change of the rules. True if a request that was held back goes on: the
-  /// transport must be notified. If there are no rules any more, the transport calls the device's
-  /// own queues.
+  /// transport must be notified. If there are no rules any more, the transport fetches from the
+  /// device's own queues.
   bool follow_rules();
   /// 2RST: drops the request that is held back.
   void reset() { held_.reset(); }
@@ -42,18 +41,6 @@ class FaultyQueues final : public rdma::WorkQueues {
   void restart_send() override;
   rdma::WorkStatus failed_status() const override { return failed_; }
   rdma::Fetch fetch_receive(rdma::ReceiveRequest& request, rdma::XrcSrqn srqn) override;
-  rdma::LocalOutcome execute_local(const rdma::SendRequest& request, bool again) override;
-  void complete_send(const rdma::SendCompletion& completion) override;
-  void complete_receive(const rdma::ReceiveCompletion& completion) override;
-  void complete_send_with(const rdma::SendCompletion& completion,
-                          std::span<const std::byte> data) override;
-  void complete_receive_with(const rdma::ReceiveCompletion& completion,
-                             std::span<const std::byte> data) override;
-  void handle_event(rdma::QpEvent event, rdma::Reason reason) override;
-  void handle_signature_error(const rdma::SignatureError& error, bool sends,
-                              rdma::XrcSrqn srqn) override;
-  rdma::FaultAnswer open_fault(const rdma::PageFault& fault) override;
-  void close_fault() override;
 
   bool executes() const;
   rdma::Fetch inject(rdma::SendRequest& request, rdma::Fetch fetched);

@@ -36,7 +36,7 @@ const wire::IbHeader* Engine::make_path_header(QueuePair& qp) {
 // Inspection -------------------------------------------------------------------------------------
 
 void Engine::event(QueuePair& qp, QpEvent what, Reason reason) {
-  qp.queues_->handle_event(what, reason);
+  qp.queues_.handle_event(what, reason);
 }
 
 void Engine::drop(const QueuePair* qp, Drop counter, Reason why, std::string_view detail,
@@ -60,7 +60,7 @@ void Engine::note(const QueuePair& qp, std::string_view what, Reason why) {
 /// False if the fault is not a signature mismatch.
 bool Engine::report_signature_errors(QueuePair& qp, Reason fault, bool sends) {
   for (const auto& error : keys.signature_errors().pending()) {
-    qp.queues_->handle_signature_error(error, sends, sends ? XrcSrqn{} : qp.responder_->srqn());
+    qp.queues_.handle_signature_error(error, sends, sends ? XrcSrqn{} : qp.responder_->srqn());
   }
   keys.signature_errors().clear();
   return fault == Reason::kSignatureMismatch;

@@ -30,7 +30,7 @@ void Engine::set_state(QueuePair& qp, QpState state) {
       if (from == QpState::kRtr) qp.requester_->start(qp.attributes_.sq_psn);
       if (from == QpState::kSqError) {
         // IBTA 10.3.1.7: only what is posted from now on is sent.
-        qp.queues_->restart_send();
+        qp.requests_->restart_send();
         qp.requester_->queue().restart();
       }
       qp.requester_->refresh_retries();

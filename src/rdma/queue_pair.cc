@@ -3,6 +3,7 @@
 #include "rdma/engine.h"
 #include "rdma/requester.h"
 #include "rdma/responder.h"
+#include "rdma/work_queues.h"
 #include "rdma/work_request.h"
 
 namespace softhca::rdma {
@@ -23,7 +24,8 @@ QueuePair::QueuePair(Engine& engine, Qpn qpn, QpType type, const QpAttributes& a
       service_(service_rules(type)),
       attributes_(attributes),
       options_(options),
-      queues_(&queues),
+      queues_(queues),
+      requests_(&queues),
       requester_(std::make_unique<Requester>(engine, *this)),
       responder_(std::make_unique<Responder>(engine, *this)) {
   set_counters(options.counters);

@@ -75,6 +75,7 @@ struct QpOptions {
 };
 
 class Engine;
+class PostedRequests;
 class Requester;
 class Responder;
 class WorkQueues;
@@ -105,9 +106,11 @@ class QueuePair {
   std::uint16_t pkey() const { return pkey_; }
   const QpOptions& options() const { return options_; }
   /// The device's queues.
-  WorkQueues& queues() const { return *queues_; }
-  /// Replaces the queues, for a device that injects faults. Call it outside of a turn.
-  void set_queues(WorkQueues& queues) { queues_ = &queues; }
+  WorkQueues& queues() const { return queues_; }
+  /// Where requests come from: the queues, or what set_requests() has put before them.
+  PostedRequests& requests() const { return *requests_; }
+  /// For a device that injects faults. Call it outside of a turn.
+  void set_requests(PostedRequests& requests) { requests_ = &requests; }
   QpCounters& counters() const { return *counters_; }
   void set_counters(QpCounters* counters);
   /// Takes effect from the next message on.
@@ -168,8 +171,9 @@ class QueuePair {
   bool last_wqe_reached_ = false;
   QpAttributes attributes_;
   QpOptions options_;
-  WorkQueues* queues_;    ///< never null
-  QpCounters* counters_;  ///< never null
+  WorkQueues& queues_;
+  PostedRequests* requests_;  ///< never null
+  QpCounters* counters_;      ///< never null
   std::unique_ptr<Requester> requester_;
   std::unique_ptr<Responder> responder_;
   Timers timers_;

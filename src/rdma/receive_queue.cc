@@ -44,7 +44,7 @@ Verdict ReceiveQueue::take() {
   request_.reset();
   request_srqn_ = srqn_;
   request_srq_ = srq_;
-  const auto fetched = qp_.queues().fetch_receive(request_, srqn_);
+  const auto fetched = qp_.requests().fetch_receive(request_, srqn_);
   if (fetched != Fetch::kRequest && fetched != Fetch::kLastRequest) return miss(fetched);
   taken_ = true;
   set_room(request_.sges.size() == 1 ? request_.sges.front().length : total_length(request_.sges));
@@ -144,7 +144,7 @@ unsigned ReceiveQueue::flush(unsigned quota) {
       // Requests in a shared receive queue belong to other QPs too.
       if (!qp_.options().has_receive_queue || qp_.options().uses_srq) return used;
       request_.reset();
-      const auto fetched = qp_.queues().fetch_receive(request_, {});
+      const auto fetched = qp_.requests().fetch_receive(request_, {});
       if (fetched == Fetch::kNothing || fetched == Fetch::kUnreadable) return used;
     }
     fail(WorkStatus::kFlushed, Reason::kFlushed);

@@ -15,7 +15,7 @@ inline Reason ReceiveQueue::store(Pd pd, std::uint64_t offset, const wire::Frame
 [[gnu::always_inline]] inline std::byte* ReceiveQueue::take_piece(std::uint32_t bytes,
                                                                   std::uint32_t& cookie) {
   ReceivePiece piece;
-  if (taken_ || !qp_.queues().fetch_receive_piece(piece)) return nullptr;
+  if (taken_ || !qp_.requests().fetch_receive_piece(piece)) return nullptr;
   const auto& sge = piece.sge;
   if (bytes <= sge.length) {
     const auto user = [&] {

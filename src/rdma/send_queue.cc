@@ -96,7 +96,7 @@ void SendQueue::restart() {
 bool SendQueue::fetch_posted() {
   if (!window_.reserve()) return false;
   auto& e = window_.blank();
-  switch (qp_.queues().fetch_send(e.request)) {
+  switch (qp_.requests().fetch_send(e.request)) {
     case Fetch::kNothing:
       all_fetched_ = true;
       return false;
@@ -109,7 +109,7 @@ bool SendQueue::fetch_posted() {
                e.request.fault != Reason::kNone ? e.request.fault : Reason::kMalformedRequest);
       break;
     case Fetch::kFailed:
-      e.refuse(qp_.queues().failed_status(), Reason::kFaultRule);
+      e.refuse(qp_.requests().failed_status(), Reason::kFaultRule);
       break;
     case Fetch::kLastRequest:
       all_fetched_ = true;
@@ -252,7 +252,7 @@ unsigned SendQueue::flush(unsigned quota) {
       if (!qp_.options().has_send_queue) return used;
       (void)window_.reserve();
       auto& e = window_.blank();
-      const auto fetched = qp_.queues().fetch_send(e.request);
+      const auto fetched = qp_.requests().fetch_send(e.request);
       if (fetched == Fetch::kNothing || fetched == Fetch::kUnreadable) {
         window_.settle();
         return used;

@@ -36,7 +36,7 @@ class SendQueue {
   bool fetch() { return !all_fetched_ && fetch_posted(); }
   /// Fast path of fetch() for a short datagram to this destination, which needs no entry.
   bool fetch_short(std::uint64_t destination, std::uint32_t bytes_max, ShortDatagram& datagram) {
-    const auto fetched = qp_.queues().fetch_short_datagram(destination, bytes_max, datagram);
+    const auto fetched = qp_.requests().fetch_short_datagram(destination, bytes_max, datagram);
     if (fetched == Fetch::kNothing) return false;
     all_fetched_ = fetched == Fetch::kLastRequest;
     return true;

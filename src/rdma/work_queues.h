@@ -40,10 +40,10 @@ struct LocalOutcome {
   bool unfinished = false;  ///< more remains to be done in another turn; status is not final yet
 };
 
-/// The queues of one QP, kept by its device.
-class WorkQueues {
+/// The posted work requests of one QP.
+class PostedRequests {
  public:
-  virtual ~WorkQueues() = default;
+  virtual ~PostedRequests() = default;
   /// The next request of the send queue, in posting order. The transport has reset() `request`. It
   /// also calls this in ERR and SQE, to flush posted requests.
   virtual Fetch fetch_send(SendRequest& request) = 0;
@@ -69,6 +69,12 @@ class WorkQueues {
   /// that is one piece of memory. False, with nothing consumed, in any other case: then call
   /// fetch_receive().
   virtual bool fetch_receive_piece(ReceivePiece&) { return false; }
+};
+
+/// The queues of one QP, kept by its device: requests come from them, completions and events go to
+/// them.
+class WorkQueues : public PostedRequests {
+ public:
   /// Executes a request with SendOpcode::kLocal (registration, local invalidate) in its turn: all
   /// earlier requests have been sent, and with `fence` earlier READs and atomics are complete. It
   /// may change the transport's memory keys, but nothing else of the transport. `again`: the
