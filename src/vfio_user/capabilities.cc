@@ -24,8 +24,8 @@ constexpr std::size_t kVersionDataMax = 16 * 1024;
 class Proposal final : public nlohmann::json_sax<json> {
  public:
   /// The reason if the proposal was refused.
-  Verdict verdict() const { return verdict_; }
-  Verdict take(ClientCapabilities* client) const {
+  MessageResult result() const { return result_; }
+  MessageResult take(ClientCapabilities* client) const {
     if (!is_object_) return refuse(EINVAL, "version data is not a JSON object");
     if (const auto& fds = number(kMsgFds)) client->max_msg_fds = *fds;
     if (const auto& size = number(kDataXferSize)) client->max_data_xfer_size = *size;
@@ -102,18 +102,18 @@ class Proposal final : public nlohmann::json_sax<json> {
   /// Handles a value of any other type.
   bool take_other() {
     if (depth_ == 0) {
-      verdict_ = refuse(EINVAL, "version data is not a JSON object");
+      result_ = refuse(EINVAL, "version data is not a JSON object");
     } else if (depth_ == 1 && name_ == kCapabilities) {
-      verdict_ = refuse(EINVAL, "capabilities are not an object");
+      result_ = refuse(EINVAL, "capabilities are not an object");
     } else if (in_capabilities() && name_ == kWriteMultiple) {
-      verdict_ = refuse(EINVAL, "write_multiple is not a boolean");
+      result_ = refuse(EINVAL, "write_multiple is not a boolean");
     } else if (in_capabilities() && std::ranges::find(kNumbers, name_) != kNumbers.end()) {
-      verdict_ = refuse(EINVAL, "a capability is not a number");
+      result_ = refuse(EINVAL, "a capability is not a number");
     }
-    return bool{verdict_};
+    return bool{result_};
   }
 
-  Verdict verdict_ = kDone;
+  MessageResult result_ = kDone;
   std::size_t depth_ = 0;
   std::string name_;  ///< name of the next value, if it may be a known one
   bool is_object_ = false;
@@ -125,8 +125,8 @@ class Proposal final : public nlohmann::json_sax<json> {
 
 }  // namespace
 
-Verdict negotiate_version(std::span<const std::byte> request, std::size_t max_dma_maps,
-                          ClientCapabilities* client, std::string* reply) {
+MessageResult negotiate_version(std::span<const std::byte> request, std::size_t max_dma_maps,
+                                ClientCapabilities* client, std::string* reply) {
   if (request.size() < sizeof(protocol::Version)) return refuse(EINVAL, "shorter than a version");
   const auto proposed = protocol::load<protocol::Version>(request);
   if (proposed.major != protocol::kMajor) return refuse(EINVAL, "unknown major version");
@@ -141,8 +141,8 @@ Verdict negotiate_version(std::span<const std::byte> request, std::size_t max_dm
   const auto* text = reinterpret_cast<const char*>(data.data());
   Proposal proposal;
   if (!json::sax_parse(text, text + data.size() - 1, &proposal)) {
-    const auto verdict = proposal.verdict();
-    return verdict ? refuse(EINVAL, "version data is not JSON") : verdict;
+    const auto result = proposal.result();
+    return result ? refuse(EINVAL, "version data is not JSON") : result;
   }
   if (auto v = proposal.take(client); !v) return v;
   *reply += proposal.answer(max_dma_maps);

@@ -6,8 +6,8 @@
 #include <span>
 #include <string>
 
+#include "vfio_user/message_result.h"
 #include "vfio_user/protocol.h"
-#include "vfio_user/verdict.h"
 
 namespace softhca::vfio_user {
 
@@ -25,7 +25,7 @@ struct ClientCapabilities {
 /// Checks the payload of a client's VERSION and builds the payload of the reply: the server's
 /// version, and its value for each known capability that the client proposed; `max_dma_maps` is one
 /// of them.
-Verdict negotiate_version(std::span<const std::byte> request, std::size_t max_dma_maps,
-                          ClientCapabilities* client, std::string* reply);
+MessageResult negotiate_version(std::span<const std::byte> request, std::size_t max_dma_maps,
+                                ClientCapabilities* client, std::string* reply);
 
 }  // namespace softhca::vfio_user

@@ -99,8 +99,8 @@ IrqInfo ClientInterrupts::info(std::uint32_t index) const {
   return out;
 }
 
-Verdict ClientInterrupts::set(const IrqSet& request, std::span<const std::byte> data,
-                              std::span<os::UniqueFd> fds) {
+MessageResult ClientInterrupts::set(const IrqSet& request, std::span<const std::byte> data,
+                                    std::span<os::UniqueFd> fds) {
   if (request.argsz < sizeof request) return refuse(EINVAL, "argsz below the structure's size");
   if (request.flags & ~(kDataFlags | kActionFlags)) return refuse(EINVAL, "unknown flags");
   const auto kind = request.flags & kDataFlags;
@@ -152,8 +152,8 @@ Verdict ClientInterrupts::set(const IrqSet& request, std::span<const std::byte> 
   return kDone;
 }
 
-Verdict ClientInterrupts::set_eventfds(ClientVectors& vectors, const IrqSet& request,
-                                       std::span<os::UniqueFd> fds) {
+MessageResult ClientInterrupts::set_eventfds(ClientVectors& vectors, const IrqSet& request,
+                                             std::span<os::UniqueFd> fds) {
   // "If no file descriptors are provided, this de-assigns the specified previously configured
   // interrupts": the client sends its -1 as the absence of descriptors.
   if (!fds.empty() && fds.size() != request.count) {

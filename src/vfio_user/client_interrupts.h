@@ -13,8 +13,8 @@
 #include "os/janitor.h"
 #include "os/unique_fd.h"
 #include "pcie/interrupts.h"
+#include "vfio_user/message_result.h"
 #include "vfio_user/protocol.h"
-#include "vfio_user/verdict.h"
 #include "vfio_user/wakeup_meter.h"
 
 namespace softhca::vfio_user {
@@ -71,8 +71,8 @@ class ClientInterrupts {
   /// GET_IRQ_INFO for interrupt type `index`, which the caller has checked.
   protocol::IrqInfo info(std::uint32_t index) const;
   /// SET_IRQS. `data`: the bytes behind the structure.
-  Verdict set(const protocol::IrqSet& request, std::span<const std::byte> data,
-              std::span<os::UniqueFd> fds);
+  MessageResult set(const protocol::IrqSet& request, std::span<const std::byte> data,
+                    std::span<os::UniqueFd> fds);
   std::size_t eventfds() const { return msi_.eventfds() + msix_.eventfds(); }
   /// Cost of requests since the last call, besides their messages (see util::WorkBudget).
   std::int64_t take_work() { return std::exchange(work_, 0); }
@@ -81,8 +81,8 @@ class ClientInterrupts {
   /// Null for a type that no function has.
   const ClientVectors* find(std::uint32_t index) const;
   ClientVectors* find(std::uint32_t index);
-  Verdict set_eventfds(ClientVectors& vectors, const protocol::IrqSet& request,
-                       std::span<os::UniqueFd> fds);
+  MessageResult set_eventfds(ClientVectors& vectors, const protocol::IrqSet& request,
+                             std::span<os::UniqueFd> fds);
 
   std::size_t max_eventfds_;
   WakeupMeter& meter_;

@@ -30,7 +30,7 @@ bool is_memory(int fd) { return ::fcntl(fd, F_GET_SEALS) >= 0; }
 
 /// Pages beyond the end of a file do not exist (see MemoryGuard), so the file must contain the
 /// whole range.
-Verdict check_file(int fd, std::uint64_t offset, std::uint64_t size) {
+MessageResult check_file(int fd, std::uint64_t offset, std::uint64_t size) {
   if (!is_memory(fd)) return refuse(EINVAL, "the descriptor is not of a file in memory");
   struct stat status;
   if (::fstat(fd, &status) != 0) return refuse(errno, "cannot examine the descriptor");
@@ -89,7 +89,7 @@ constexpr std::size_t kMovedWork = 40;
 
 }  // namespace
 
-Verdict ClientMemory::map(const protocol::DmaMap& request, std::span<os::UniqueFd> fds) {
+MessageResult ClientMemory::map(const protocol::DmaMap& request, std::span<os::UniqueFd> fds) {
   constexpr auto kAccess = protocol::kDmaMapReadable | protocol::kDmaMapWriteable;
   if (request.argsz < sizeof request) return refuse(EINVAL, "argsz below the structure's size");
   if (request.flags & ~kAccess) return refuse(EINVAL, "unknown flags");
@@ -109,9 +109,9 @@ Verdict ClientMemory::map(const protocol::DmaMap& request, std::span<os::UniqueF
   if (dma_.mappings().size() >= host_.max_maps) return refuse(ENOSPC, "max_dma_maps reached");
   const auto access = access_of(request.flags);
   if (!fds.empty()) {
-    const auto verdict = map_file(request, fds[0].get(), access);
-    if (verdict) fds[0].reset();  // the mapping keeps the file open: this is not the last close
-    return verdict;
+    const auto result = map_file(request, fds[0].get(), access);
+    if (result) fds[0].reset();  // the mapping keeps the file open: this is not the last close
+    return result;
   }
   if (request.offset != 0) return refuse(EINVAL, "an offset without a descriptor");
   if (!dma_.map_remote(request.address, request.size, remote_, access)) {
@@ -120,7 +120,8 @@ Verdict ClientMemory::map(const protocol::DmaMap& request, std::span<os::UniqueF
   return kDone;
 }
 
-Verdict ClientMemory::map_file(const protocol::DmaMap& request, int fd, pcie::DmaAccess access) {
+MessageResult ClientMemory::map_file(const protocol::DmaMap& request, int fd,
+                                     pcie::DmaAccess access) {
   if (request.offset % kDmaPageSize != 0) {
     return refuse(EINVAL, "file offset not a multiple of the page size");
   }
@@ -147,7 +148,7 @@ std::int64_t ClientMemory::moved_by(pcie::Iova address) const {
   return static_cast<std::int64_t>(dma_.mappings_from(address).size() * kMovedWork / 10);
 }
 
-Verdict ClientMemory::unmap(const protocol::DmaUnmap& request) {
+MessageResult ClientMemory::unmap(const protocol::DmaUnmap& request) {
   if (request.argsz < sizeof request) return refuse(EINVAL, "argsz below the structure's size");
   if (request.flags == protocol::kDmaUnmapAll) {
     if (request.address != 0 || request.size != 0) {

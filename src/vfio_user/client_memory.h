@@ -13,8 +13,8 @@
 #include "os/unique_fd.h"
 #include "pcie/dma_space.h"
 #include "vfio_user/capabilities.h"
+#include "vfio_user/message_result.h"
 #include "vfio_user/protocol.h"
-#include "vfio_user/verdict.h"
 
 namespace softhca::vfio_user {
 
@@ -36,10 +36,10 @@ class ClientMemory {
   ClientMemory& operator=(const ClientMemory&) = delete;
 
   /// DMA_MAP, with at most one descriptor.
-  Verdict map(const protocol::DmaMap& request, std::span<os::UniqueFd> fds);
+  MessageResult map(const protocol::DmaMap& request, std::span<os::UniqueFd> fds);
   /// DMA_UNMAP. Afterwards nothing in this process refers to the memory, though it may stay mapped
   /// for a while (see Janitor).
-  Verdict unmap(const protocol::DmaUnmap& request);
+  MessageResult unmap(const protocol::DmaUnmap& request);
   void unmap_all() { release(dma_.unmap_all()); }
   /// Cost of requests since the last call, besides their messages (see util::WorkBudget).
   std::int64_t take_work() { return std::exchange(work_, 0) + dma_.take_loss_work(); }
@@ -49,7 +49,7 @@ class ClientMemory {
  private:
   void release(const std::vector<pcie::DmaSpace::Mapping>& maps) noexcept;
   std::int64_t moved_by(pcie::Iova address) const;
-  Verdict map_file(const protocol::DmaMap& request, int fd, pcie::DmaAccess access);
+  MessageResult map_file(const protocol::DmaMap& request, int fd, pcie::DmaAccess access);
 
   pcie::DmaSpace& dma_;
   pcie::RemoteMemory& remote_;

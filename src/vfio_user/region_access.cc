@@ -25,8 +25,8 @@ std::uint64_t region_size(const pcie::Function& function, std::uint32_t index) {
   return index == kConfigRegion ? pcie::ConfigSpace::kSize : 0;
 }
 
-Verdict region_info(const pcie::Function& function, const RegionInfo& request,
-                    std::vector<std::byte>& reply, int* fd) {
+MessageResult region_info(const pcie::Function& function, const RegionInfo& request,
+                          std::vector<std::byte>& reply, int* fd) {
   if (request.argsz < sizeof request) return refuse(EINVAL, "argsz below the structure's size");
   if (request.index >= kRegionCount) return refuse(EINVAL, "no such region");
   RegionInfo info{.argsz = sizeof(RegionInfo),
@@ -60,7 +60,7 @@ Verdict region_info(const pcie::Function& function, const RegionInfo& request,
   return kDone;
 }
 
-Verdict check_access(const pcie::Function& function, const RegionAccess& access) {
+MessageResult check_access(const pcie::Function& function, const RegionAccess& access) {
   if (access.count == 0) return refuse(EINVAL, "count 0");
   if (access.count > kMaxDataXferSize) return refuse(EINVAL, "count above max_data_xfer_size");
   const auto size = region_size(function, access.region);

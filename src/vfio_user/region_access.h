@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "pcie/function.h"
+#include "vfio_user/message_result.h"
 #include "vfio_user/protocol.h"
-#include "vfio_user/verdict.h"
 
 namespace softhca::vfio_user {
 
@@ -17,11 +17,11 @@ std::uint64_t region_size(const pcie::Function& function, std::uint32_t index);
 
 /// GET_REGION_INFO: fills `reply` with the structure and its capabilities, truncated to the
 /// requested argsz, and `*fd` with the descriptor to send with it, or -1.
-Verdict region_info(const pcie::Function& function, const protocol::RegionInfo& request,
-                    std::vector<std::byte>& reply, int* fd);
+MessageResult region_info(const pcie::Function& function, const protocol::RegionInfo& request,
+                          std::vector<std::byte>& reply, int* fd);
 
 /// Checks that [offset, offset + count) is in the region, and at most what a message may transfer.
-Verdict check_access(const pcie::Function& function, const protocol::RegionAccess& access);
+MessageResult check_access(const pcie::Function& function, const protocol::RegionAccess& access);
 
 /// @pre check_access() of the same range
 void read_region(pcie::Function& function, std::uint32_t index, std::uint64_t offset,

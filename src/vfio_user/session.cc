@@ -136,26 +136,26 @@ void Session::handle(const Message& message, util::WorkBudget& budget) {
   if (message.is_reply()) return note_refusal(message, refuse(0, "an unexpected reply"));
   reply_.clear();
   reply_fd_ = -1;
-  auto verdict = check_header(message);
+  auto result = check_header(message);
   const auto before = function_.work_done();
-  if (verdict) {
+  if (result) {
     // Each of a message's writes may stop the device's threads, and each stop waits for them.
     const pcie::StoppedOnce stopped(function_.threads());
-    verdict = dispatch(message);
+    result = dispatch(message);
     if (stopped.happened()) budget.charge(kStopWork);
   }
   // Work of the function during the message, such as a reset, delays the other clients too.
   budget.charge(function_.work_done() - before);
   budget.charge(static_cast<std::int64_t>(reply_.size()) + memory_.take_work() +
                 interrupts_.take_work());
-  if (!verdict) note_refusal(message, verdict);
-  if (!(message.header.flags & kFlagNoReply)) send_reply(message.header, verdict);
+  if (!result) note_refusal(message, result);
+  if (!(message.header.flags & kFlagNoReply)) send_reply(message.header, result);
   // "If a client does not support the proposed major, it closes the connection". The server does
   // the same, also on any other error before a version is agreed.
   if (!negotiated_) end("no version agreed");
 }
 
-Verdict Session::check_header(const Message& message) const {
+MessageResult Session::check_header(const Message& message) const {
   if (!message.is_command()) return refuse(EINVAL, "neither command nor reply");
   if (message.header.flags & ~kKnownFlags) return refuse(EINVAL, "unknown flags");
   const auto command = static_cast<Command>(message.header.command);
@@ -167,7 +167,7 @@ Verdict Session::check_header(const Message& message) const {
   return kDone;
 }
 
-Verdict Session::dispatch(const Message& message) {
+MessageResult Session::dispatch(const Message& message) {
   switch (static_cast<Command>(message.header.command)) {
     case Command::kRegionWrite:
       return region_write(message);
@@ -207,7 +207,7 @@ Verdict Session::dispatch(const Message& message) {
   return refuse(ENOSYS, "no such command");
 }
 
-Verdict Session::version(const Message& message) {
+MessageResult Session::version(const Message& message) {
   ClientCapabilities client;
   if (auto v = negotiate_version(message.payload, options_.max_maps, &client, &version_reply_); !v)
     return v;
@@ -218,12 +218,12 @@ Verdict Session::version(const Message& message) {
   return kDone;
 }
 
-Verdict Session::dma_map(const Message& message) {
+MessageResult Session::dma_map(const Message& message) {
   if (message.payload.size() != sizeof(DmaMap)) return refuse(EINVAL, "wrong message size");
   return memory_.map(load<DmaMap>(message.payload), message.fds);
 }
 
-Verdict Session::dma_unmap(const Message& message) {
+MessageResult Session::dma_unmap(const Message& message) {
   if (message.payload.size() != sizeof(DmaUnmap)) return refuse(EINVAL, "wrong message size");
   const auto request = load<DmaUnmap>(message.payload);
   if (auto v = memory_.unmap(request); !v) return v;
@@ -231,7 +231,7 @@ Verdict Session::dma_unmap(const Message& message) {
   return kDone;
 }
 
-Verdict Session::device_get_info(const Message& message) {
+MessageResult Session::device_get_info(const Message& message) {
   if (message.payload.size() != sizeof(DeviceInfo)) return refuse(EINVAL, "wrong message size");
   const auto request = load<DeviceInfo>(message.payload);
   if (request.argsz < sizeof request) return refuse(EINVAL, "argsz below the structure's size");
@@ -242,12 +242,12 @@ Verdict Session::device_get_info(const Message& message) {
   return kDone;
 }
 
-Verdict Session::device_get_region_info(const Message& message) {
+MessageResult Session::device_get_region_info(const Message& message) {
   if (message.payload.size() != sizeof(RegionInfo)) return refuse(EINVAL, "wrong message size");
   return region_info(function_, load<RegionInfo>(message.payload), reply_, &reply_fd_);
 }
 
-Verdict Session::device_get_region_io_fds(const Message& message) {
+MessageResult Session::device_get_region_io_fds(const Message& message) {
   if (message.payload.size() != sizeof(RegionIoFds)) return refuse(EINVAL, "wrong message size");
   const auto request = load<RegionIoFds>(message.payload);
   if (request.argsz < sizeof request) return refuse(EINVAL, "argsz below the structure's size");
@@ -259,7 +259,7 @@ Verdict Session::device_get_region_io_fds(const Message& message) {
   return kDone;
 }
 
-Verdict Session::device_get_irq_info(const Message& message) {
+MessageResult Session::device_get_irq_info(const Message& message) {
   if (message.payload.size() != sizeof(IrqInfo)) return refuse(EINVAL, "wrong message size");
   const auto request = load<IrqInfo>(message.payload);
   if (request.argsz < sizeof request) return refuse(EINVAL, "argsz below the structure's size");
@@ -268,13 +268,13 @@ Verdict Session::device_get_irq_info(const Message& message) {
   return kDone;
 }
 
-Verdict Session::device_set_irqs(const Message& message) {
+MessageResult Session::device_set_irqs(const Message& message) {
   if (message.payload.size() < sizeof(IrqSet)) return refuse(EINVAL, "wrong message size");
   return interrupts_.set(load<IrqSet>(message.payload), message.payload.subspan(sizeof(IrqSet)),
                          message.fds);
 }
 
-Verdict Session::region_read(const Message& message) {
+MessageResult Session::region_read(const Message& message) {
   if (message.payload.size() != sizeof(RegionAccess)) return refuse(EINVAL, "wrong message size");
   const auto request = load<RegionAccess>(message.payload);
   if (auto v = check_access(function_, request); !v) return v;
@@ -284,7 +284,7 @@ Verdict Session::region_read(const Message& message) {
   return kDone;
 }
 
-Verdict Session::region_write(const Message& message) {
+MessageResult Session::region_write(const Message& message) {
   if (message.payload.size() < sizeof(RegionAccess)) return refuse(EINVAL, "wrong message size");
   const auto request = load<RegionAccess>(message.payload);
   const auto data = message.payload.subspan(sizeof request);
@@ -295,7 +295,7 @@ Verdict Session::region_write(const Message& message) {
   return kDone;
 }
 
-Verdict Session::region_write_multi(const Message& message) {
+MessageResult Session::region_write_multi(const Message& message) {
   using Count = std::uint64_t;
   if (message.payload.size() < sizeof(Count)) return refuse(EINVAL, "wrong message size");
   const auto count = load<Count>(message.payload);
@@ -325,7 +325,7 @@ Verdict Session::region_write_multi(const Message& message) {
   return kDone;
 }
 
-Verdict Session::device_reset(const Message& message) {
+MessageResult Session::device_reset(const Message& message) {
   if (!message.payload.empty()) return refuse(EINVAL, "wrong message size");
   function_.reset();
   return kDone;
@@ -337,15 +337,15 @@ void Session::put_reply(const T& structure) {
   std::memcpy(reply_.data(), &structure, sizeof structure);
 }
 
-void Session::send_reply(const Header& command, const Verdict& verdict) {
+void Session::send_reply(const Header& command, const MessageResult& result) {
   Header header{.message_id = command.message_id,
                 .command = command.command,
                 .message_size = sizeof(Header),
                 .flags = kTypeReply,
                 .error = 0};
-  if (!verdict) {
+  if (!result) {
     header.flags |= kFlagError;
-    header.error = static_cast<std::uint32_t>(verdict.error);
+    header.error = static_cast<std::uint32_t>(result.error);
     reply_.clear();
     reply_fd_ = -1;
   }
@@ -359,13 +359,13 @@ void Session::send_reply(const Header& command, const Verdict& verdict) {
   if (!sent) end("the client is gone");
 }
 
-void Session::note_refusal(const Message& message, const Verdict& verdict) {
+void Session::note_refusal(const Message& message, const MessageResult& result) {
   std::uint64_t held_back = 0;
   if (!host_.notes->refusals.allow(util::monotonic_now(), &held_back)) return;
   util::log(util::LogLevel::kWarning,
             "{}: vfio-user {} ({}) refused: {} ({}; {} like this not shown)", function_.name(),
-            command_name(message.header.command), message.header.command, verdict.reason,
-            std::strerror(verdict.error), held_back);
+            command_name(message.header.command), message.header.command, result.reason,
+            std::strerror(result.error), held_back);
 }
 
 /// At most one line in some seconds, because no request is made meanwhile.

@@ -17,9 +17,9 @@
 #include "vfio_user/capabilities.h"
 #include "vfio_user/client_interrupts.h"
 #include "vfio_user/client_memory.h"
+#include "vfio_user/message_result.h"
 #include "vfio_user/message_stream.h"
 #include "vfio_user/remote_memory.h"
-#include "vfio_user/verdict.h"
 #include "vfio_user/wakeup_meter.h"
 
 namespace softhca::vfio_user {
@@ -76,26 +76,26 @@ class Session {
 
  private:
   void handle(const Message& message, util::WorkBudget& budget);
-  Verdict check_header(const Message& message) const;
-  Verdict dispatch(const Message& message);
+  MessageResult check_header(const Message& message) const;
+  MessageResult dispatch(const Message& message);
 
-  Verdict version(const Message& message);
-  Verdict dma_map(const Message& message);
-  Verdict dma_unmap(const Message& message);
-  Verdict device_get_info(const Message& message);
-  Verdict device_get_region_info(const Message& message);
-  Verdict device_get_region_io_fds(const Message& message);
-  Verdict device_get_irq_info(const Message& message);
-  Verdict device_set_irqs(const Message& message);
-  Verdict region_read(const Message& message);
-  Verdict region_write(const Message& message);
-  Verdict region_write_multi(const Message& message);
-  Verdict device_reset(const Message& message);
+  MessageResult version(const Message& message);
+  MessageResult dma_map(const Message& message);
+  MessageResult dma_unmap(const Message& message);
+  MessageResult device_get_info(const Message& message);
+  MessageResult device_get_region_info(const Message& message);
+  MessageResult device_get_region_io_fds(const Message& message);
+  MessageResult device_get_irq_info(const Message& message);
+  MessageResult device_set_irqs(const Message& message);
+  MessageResult region_read(const Message& message);
+  MessageResult region_write(const Message& message);
+  MessageResult region_write_multi(const Message& message);
+  MessageResult device_reset(const Message& message);
 
   template <class T>
   void put_reply(const T& structure);
-  void send_reply(const protocol::Header& command, const Verdict& verdict);
-  void note_refusal(const Message& message, const Verdict& verdict);
+  void send_reply(const protocol::Header& command, const MessageResult& result);
+  void note_refusal(const Message& message, const MessageResult& result);
   void note_rest(const char* why);
   void end(const char* reason);
 

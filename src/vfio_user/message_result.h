@@ -5,16 +5,16 @@
 
 namespace softhca::vfio_user {
 
-struct [[nodiscard]] Verdict {
+struct [[nodiscard]] MessageResult {
   int error = 0;                 ///< errno; 0: done
   const char* reason = nullptr;  ///< the check that refused it
 
   explicit operator bool() const { return error == 0; }
 };
 
-inline constexpr Verdict kDone{};
+inline constexpr MessageResult kDone{};
 
-constexpr Verdict refuse(int error, const char* reason) {
+constexpr MessageResult refuse(int error, const char* reason) {
   return {.error = error, .reason = reason};
 }
 
