@@ -46,13 +46,13 @@ void DatagramReceiver::receive(const wire::IbPacket& packet, const wire::Frame& 
   if (packet.ext.deth.qkey.value() != qkey) {
     return engine_.drop(&qp_, Drop::kQkey, Reason::kWrongQkey);
   }
-  if (const auto verdict = receives.take(); !verdict.ok()) return drop(verdict);
+  if (const auto outcome = receives.take(); !outcome.ok()) return drop(outcome);
   deliver(packet, frame, receives, msn);
 }
 
-void DatagramReceiver::drop(const Verdict& verdict) {
-  engine_.drop(&qp_, Drop::kNoReceive, verdict.reason);
-  if (verdict.completed) engine_.to_error(qp_);
+void DatagramReceiver::drop(const RequestOutcome& outcome) {
+  engine_.drop(&qp_, Drop::kNoReceive, outcome.reason);
+  if (outcome.completed) engine_.to_error(qp_);
 }
 
 void DatagramReceiver::deliver(const wire::IbPacket& packet, const wire::Frame& frame,
@@ -67,8 +67,8 @@ void DatagramReceiver::deliver(const wire::IbPacket& packet, const wire::Frame& 
   const auto fault = scatter_datagram(engine_.keys, receives.user(qp_.attributes().pd),
                                       receives.request().sges, packet, frame, in_front);
   if (!engine_.moved(qp_, fault, false)) {
-    const auto verdict = fault_.hold_receive(receives, fault, 0, packet.payload_size);
-    if (!verdict.completed) return engine_.drop(&qp_, Drop::kNoReceive, verdict.reason);
+    const auto outcome = fault_.hold_receive(receives, fault, 0, packet.payload_size);
+    if (!outcome.completed) return engine_.drop(&qp_, Drop::kNoReceive, outcome.reason);
     return engine_.to_error(qp_);
   }
   ++msn;

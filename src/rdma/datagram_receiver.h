@@ -6,8 +6,8 @@
 
 #include "rdma/queue_pair.h"
 #include "rdma/receive_queue.h"
+#include "rdma/request_outcome.h"
 #include "rdma/responder_fault.h"
-#include "rdma/verdict.h"
 #include "wire/ib_packet.h"
 
 namespace softhca::rdma {
@@ -21,7 +21,7 @@ class DatagramReceiver {
   void receive(const wire::IbPacket& packet, const wire::Frame& frame, ReceiveQueue& receives,
                wire::Msn& msn);
   /// Drops a datagram for which no receive request could be taken.
-  void drop(const Verdict& verdict);
+  void drop(const RequestOutcome& outcome);
 
  private:
   void deliver(const wire::IbPacket& packet, const wire::Frame& frame, ReceiveQueue& receives,

@@ -13,11 +13,13 @@ using wire::Operation;
 namespace {
 
 /// IBTA 9.7.4.1: all packets but the last have path MTU bytes; a last one is not empty.
-[[gnu::always_inline]] inline Verdict check_size(const wire::IbPacket& packet, std::uint32_t mtu) {
+[[gnu::always_inline]] inline RequestOutcome check_size(const wire::IbPacket& packet,
+                                                        std::uint32_t mtu) {
   const auto& info = packet.info();
   const auto size = packet.payload_size;
   const bool right = info.last ? size <= mtu && (info.first || size != 0) : size == mtu;
-  return right ? Verdict{} : Verdict{Verdict::Kind::kInvalid, Reason::kPacketSize};
+  return right ? RequestOutcome{}
+               : RequestOutcome{RequestOutcome::Kind::kInvalid, Reason::kPacketSize};
 }
 
 /// True if the device takes the whole message with the completion.
@@ -44,12 +46,12 @@ void MessageReceiver::forget_lost_receive() {
 
 /// IBTA Annex A14: every XRC request names an SRQ of the target's domain. The PD of that SRQ
 /// replaces the QP's.
-Verdict MessageReceiver::select_srq(const wire::IbPacket& packet) {
+RequestOutcome MessageReceiver::select_srq(const wire::IbPacket& packet) {
   forget_lost_receive();
   const auto* srq = receives_.select(packet.ext.xrceth.xrc_srq);
-  if (srq == nullptr) return {Verdict::Kind::kInvalid, Reason::kXrcSrqUnknown};
+  if (srq == nullptr) return {RequestOutcome::Kind::kInvalid, Reason::kXrcSrqUnknown};
   if (srq->domain != qp_.options().xrc_domain) {
-    return {Verdict::Kind::kInvalid, Reason::kXrcSrqOfOtherDomain};
+    return {RequestOutcome::Kind::kInvalid, Reason::kXrcSrqOfOtherDomain};
   }
   pd_ = srq->pd;
   return {};
@@ -57,24 +59,24 @@ Verdict MessageReceiver::select_srq(const wire::IbPacket& packet) {
 
 /// IBTA 9.7.4.1: a message begins with First or Only, and only packets of the same kind follow
 /// until its Last.
-[[gnu::always_inline]] inline Verdict MessageReceiver::check_order(
+[[gnu::always_inline]] inline RequestOutcome MessageReceiver::check_order(
     const wire::IbPacket& packet) const {
   const auto& info = packet.info();
   if (info.first != (kind_ == Kind::kNone)) {
-    return {Verdict::Kind::kInvalid,
+    return {RequestOutcome::Kind::kInvalid,
             info.first ? Reason::kMessageInMessage : Reason::kMiddleOfNothing};
   }
   if (!info.first && (info.operation == Operation::kSend) != (kind_ == Kind::kSend)) {
-    return {Verdict::Kind::kInvalid, Reason::kMixedMessage};
+    return {RequestOutcome::Kind::kInvalid, Reason::kMixedMessage};
   }
   return {};
 }
 
-Verdict MessageReceiver::handle_send(const wire::IbPacket& packet, const wire::Frame& frame,
-                                     wire::Msn& msn) {
+RequestOutcome MessageReceiver::handle_send(const wire::IbPacket& packet, const wire::Frame& frame,
+                                            wire::Msn& msn) {
   const auto& info = packet.info();
   if (info.first) {
-    if (auto verdict = receives_.take(); !verdict.ok()) return verdict;
+    if (auto outcome = receives_.take(); !outcome.ok()) return outcome;
     received_ = 0;
     kind_ = Kind::kSend;
   }
@@ -90,23 +92,24 @@ Verdict MessageReceiver::handle_send(const wire::IbPacket& packet, const wire::F
       receives_.store(pd_, received_, frame, packet.payload_offset, packet.payload_size);
   if (!engine_.moved(qp_, fault, false)) return receive_fault(fault, packet);
   received_ += packet.payload_size;
-  return info.last ? finish_send(packet, {}, msn) : Verdict{};
+  return info.last ? finish_send(packet, {}, msn) : RequestOutcome{};
 }
 
 /// The message is longer than its receive request, or than the QP's messages may be. UC drops it,
 /// and the request serves the next message (IBTA 9.9.3, a fault of class D).
-[[gnu::noinline]] Verdict MessageReceiver::refuse_length() {
+[[gnu::noinline]] RequestOutcome MessageReceiver::refuse_length() {
   const bool reliable = qp_.service().reliable;
   const bool has_room = total_length(receives_.request().sges) > receives_.room();
   const auto reason = has_room ? Reason::kSendTooLong : Reason::kReceiveTooShort;
   ++qp_.counters().resp_local_length_error;
   if (reliable) receives_.fail(WorkStatus::kLocalLength, reason);
-  return {Verdict::Kind::kInvalid, reason, reliable};
+  return {RequestOutcome::Kind::kInvalid, reason, reliable};
 }
 
 /// `data`: the payload, if it goes with the completion.
-inline Verdict MessageReceiver::finish_send(const wire::IbPacket& packet,
-                                            std::span<const std::byte> data, wire::Msn& msn) {
+inline RequestOutcome MessageReceiver::finish_send(const wire::IbPacket& packet,
+                                                   std::span<const std::byte> data,
+                                                   wire::Msn& msn) {
   const auto& info = packet.info();
   if (info.has(ExtHeader::kIeth)) {
     if (auto v = invalidate(MKey(packet.ext.ieth.rkey.value())); !v.ok()) return v;
@@ -122,8 +125,8 @@ inline Verdict MessageReceiver::finish_send(const wire::IbPacket& packet,
 }
 
 /// IBTA 9.4.1.1: checks that the peer may invalidate the key.
-Verdict MessageReceiver::invalidate(MKey rkey) {
-  using enum Verdict::Kind;
+RequestOutcome MessageReceiver::invalidate(MKey rkey) {
+  using enum RequestOutcome::Kind;
   auto* key = engine_.keys.find(rkey);
   if (key == nullptr) return {kAccess, Reason::kInvalidateUnknown};
   const auto& a = key->attributes();
@@ -136,8 +139,9 @@ Verdict MessageReceiver::invalidate(MKey rkey) {
   return {};
 }
 
-[[gnu::always_inline]] inline Verdict MessageReceiver::begin_write(const wire::IbPacket& packet) {
-  using enum Verdict::Kind;
+[[gnu::always_inline]] inline RequestOutcome MessageReceiver::begin_write(
+    const wire::IbPacket& packet) {
+  using enum RequestOutcome::Kind;
   const auto& reth = packet.ext.reth;
   const auto mtu = qp_.attributes().path_mtu;
   if (!qp_.attributes().access_flags.remote_write) return {kInvalid, Reason::kWriteForbidden};
@@ -155,19 +159,18 @@ Verdict MessageReceiver::invalidate(MKey rkey) {
   return {};
 }
 
-[[gnu::always_inline]] inline Verdict MessageReceiver::handle_write(const wire::IbPacket& packet,
-                                                                    const wire::Frame& frame,
-                                                                    wire::Msn& msn) {
-  using enum Verdict::Kind;
+[[gnu::always_inline]] inline RequestOutcome MessageReceiver::handle_write(
+    const wire::IbPacket& packet, const wire::Frame& frame, wire::Msn& msn) {
+  using enum RequestOutcome::Kind;
   const auto& info = packet.info();
   const std::uint64_t size = packet.payload_size;
   const bool immediate = info.has(ExtHeader::kImmDt);
   // Take the receive request before any state changes: a packet that finds none is sent again.
   if (immediate) {
-    if (auto verdict = receives_.take(); !verdict.ok()) return verdict;
+    if (auto outcome = receives_.take(); !outcome.ok()) return outcome;
   }
   if (info.first) {
-    if (auto verdict = begin_write(packet); !verdict.ok()) return verdict;
+    if (auto outcome = begin_write(packet); !outcome.ok()) return outcome;
   }
   if (info.last ? size != write_.left() : size >= write_.left()) {
     return {kInvalid, Reason::kWriteData};
@@ -178,7 +181,7 @@ Verdict MessageReceiver::invalidate(MKey rkey) {
     const auto fault =
         scatter(engine_.keys, *found.key, write_.address(), frame, packet.payload_offset, size);
     if (!engine_.moved(qp_, fault, false)) {
-      return write_fault(fault, Verdict::of_memory(fault), packet);
+      return write_fault(fault, RequestOutcome::of_memory(fault), packet);
     }
   }
   write_.advance(size);
@@ -190,10 +193,10 @@ Verdict MessageReceiver::invalidate(MKey rkey) {
   return {};
 }
 
-Verdict MessageReceiver::handle(const wire::IbPacket& packet, const wire::Frame& frame,
-                                wire::Msn& msn) {
-  if (auto verdict = check_order(packet); !verdict.ok()) return verdict;
-  if (auto verdict = check_size(packet, qp_.attributes().path_mtu); !verdict.ok()) return verdict;
+RequestOutcome MessageReceiver::handle(const wire::IbPacket& packet, const wire::Frame& frame,
+                                       wire::Msn& msn) {
+  if (auto outcome = check_order(packet); !outcome.ok()) return outcome;
+  if (auto outcome = check_size(packet, qp_.attributes().path_mtu); !outcome.ok()) return outcome;
   return packet.info().operation == Operation::kSend ? handle_send(packet, frame, msn)
                                                      : handle_write(packet, frame, msn);
 }
@@ -245,18 +248,19 @@ bool MessageReceiver::store_middles(const wire::IbPacket& packet, const wire::Fr
 }
 
 /// `fault` in the receive request of this message.
-[[gnu::noinline]] Verdict MessageReceiver::receive_fault(Reason fault,
-                                                         const wire::IbPacket& packet) {
-  const auto verdict = fault_.hold_receive(receives_, fault, received_, packet.payload_size);
-  if (!verdict.completed && packet.info().first) kind_ = Kind::kNone;
-  return verdict;
+[[gnu::noinline]] RequestOutcome MessageReceiver::receive_fault(Reason fault,
+                                                                const wire::IbPacket& packet) {
+  const auto outcome = fault_.hold_receive(receives_, fault, received_, packet.payload_size);
+  if (!outcome.completed && packet.info().first) kind_ = Kind::kNone;
+  return outcome;
 }
 
 /// The same for the memory behind a WRITE's R_Key.
-[[gnu::noinline]] Verdict MessageReceiver::write_fault(Reason fault, const Verdict& otherwise,
-                                                       const wire::IbPacket& packet) {
+[[gnu::noinline]] RequestOutcome MessageReceiver::write_fault(Reason fault,
+                                                              const RequestOutcome& otherwise,
+                                                              const wire::IbPacket& packet) {
   if (fault != Reason::kPageAbsent) return otherwise;
-  const auto verdict =
+  const auto outcome =
       fault_.hold({.kind = PageFaultKind::kRemoteWrite,
                    .committed = static_cast<std::uint32_t>(received_),
                    .packet_length = static_cast<std::uint32_t>(packet.payload_size),
@@ -268,7 +272,7 @@ bool MessageReceiver::store_middles(const wire::IbPacket& packet, const wire::Fr
     kind_ = Kind::kNone;
     --qp_.counters().rx_write_requests;
   }
-  return verdict;
+  return outcome;
 }
 
 }  // namespace softhca::rdma

@@ -8,8 +8,8 @@
 #include "rdma/memory_key.h"
 #include "rdma/queue_pair.h"
 #include "rdma/receive_queue.h"
+#include "rdma/request_outcome.h"
 #include "rdma/responder_fault.h"
-#include "rdma/verdict.h"
 #include "rdma/write_target.h"
 #include "wire/ib_packet.h"
 
@@ -35,32 +35,35 @@ class MessageReceiver {
   /// The PD for the current request's R_Key.
   void set_pd(Pd pd) { pd_ = pd; }
   /// XRC: takes SRQ and PD from the packet.
-  Verdict select_srq(const wire::IbPacket& packet);
+  RequestOutcome select_srq(const wire::IbPacket& packet);
   /// The peer as the user of an R_Key, by default that of the current request.
   KeyUser peer() const { return peer(pd_); }
   KeyUser peer(Pd pd) const { return {pd, qp_.qpn(), qp_.attributes().reserved_lkey, true}; }
 
   /// Takes the next packet. If it ends the message, counts it in `msn`.
-  Verdict handle(const wire::IbPacket& packet, const wire::Frame& frame, wire::Msn& msn);
+  RequestOutcome handle(const wire::IbPacket& packet, const wire::Frame& frame, wire::Msn& msn);
   /// Takes `count` Middles of a train, from `packet` on. False if any needs handle().
   bool handle_middles(const wire::IbPacket& packet, const wire::Frame& frame, unsigned count);
 
  private:
   enum class Kind : std::uint8_t { kNone, kSend, kWrite };
 
-  Verdict check_order(const wire::IbPacket& packet) const;
-  Verdict handle_send(const wire::IbPacket& packet, const wire::Frame& frame, wire::Msn& msn);
-  Verdict refuse_length();
-  Verdict finish_send(const wire::IbPacket& packet, std::span<const std::byte> data,
-                      wire::Msn& msn);
-  Verdict handle_write(const wire::IbPacket& packet, const wire::Frame& frame, wire::Msn& msn);
-  Verdict begin_write(const wire::IbPacket& packet);
-  Verdict invalidate(MKey rkey);
+  RequestOutcome check_order(const wire::IbPacket& packet) const;
+  RequestOutcome handle_send(const wire::IbPacket& packet, const wire::Frame& frame,
+                             wire::Msn& msn);
+  RequestOutcome refuse_length();
+  RequestOutcome finish_send(const wire::IbPacket& packet, std::span<const std::byte> data,
+                             wire::Msn& msn);
+  RequestOutcome handle_write(const wire::IbPacket& packet, const wire::Frame& frame,
+                              wire::Msn& msn);
+  RequestOutcome begin_write(const wire::IbPacket& packet);
+  RequestOutcome invalidate(MKey rkey);
   bool store_middles(const wire::IbPacket& packet, const wire::Frame& frame, std::uint64_t size);
   void complete(const wire::IbPacket& packet, ReceiveOpcode opcode,
                 std::span<const std::byte> data = {});
-  Verdict receive_fault(Reason fault, const wire::IbPacket& packet);
-  Verdict write_fault(Reason fault, const Verdict& otherwise, const wire::IbPacket& packet);
+  RequestOutcome receive_fault(Reason fault, const wire::IbPacket& packet);
+  RequestOutcome write_fault(Reason fault, const RequestOutcome& otherwise,
+                             const wire::IbPacket& packet);
 
   Engine& engine_;
   QueuePair& qp_;

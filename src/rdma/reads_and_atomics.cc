@@ -29,9 +29,9 @@ Answer answer_to_atomic(const wire::IbPacket& packet, std::uint64_t original, wi
 
 }  // namespace
 
-Verdict ReadsAndAtomics::execute_read(const wire::IbPacket& packet, const KeyUser& peer,
-                                      ResponderNumbers& numbers, Answers& answers) {
-  using enum Verdict::Kind;
+RequestOutcome ReadsAndAtomics::execute_read(const wire::IbPacket& packet, const KeyUser& peer,
+                                             ResponderNumbers& numbers, Answers& answers) {
+  using enum RequestOutcome::Kind;
   const auto& reth = packet.ext.reth;
   if (!qp_.attributes().access_flags.remote_read) return {kInvalid, Reason::kReadForbidden};
   if (reth.dma_length > qp_.attributes().message_max) return {kInvalid, Reason::kReadTooLong};
@@ -53,10 +53,10 @@ Verdict ReadsAndAtomics::execute_read(const wire::IbPacket& packet, const KeyUse
   return {};
 }
 
-Verdict ReadsAndAtomics::execute_atomic(const wire::IbPacket& packet, const wire::Frame& frame,
-                                        const KeyUser& peer, ResponderNumbers& numbers,
-                                        Answers& answers) {
-  using enum Verdict::Kind;
+RequestOutcome ReadsAndAtomics::execute_atomic(const wire::IbPacket& packet,
+                                               const wire::Frame& frame, const KeyUser& peer,
+                                               ResponderNumbers& numbers, Answers& answers) {
+  using enum RequestOutcome::Kind;
   const auto& eth = packet.ext.atomic;
   const AtomicOperation atomic(packet, frame);
   if (!qp_.attributes().access_flags.remote_atomic) return {kInvalid, Reason::kAtomicForbidden};
@@ -78,7 +78,7 @@ Verdict ReadsAndAtomics::execute_atomic(const wire::IbPacket& packet, const wire
   if (!found) return fault_.hold(fault, {kAccess, found.reason});
   std::uint64_t original = 0;
   if (!atomic.carry_out(engine_.keys, *found.key, eth.virtual_address, original)) {
-    return fault_.hold(fault, Verdict::of_memory(engine_.keys.fault()));
+    return fault_.hold(fault, RequestOutcome::of_memory(engine_.keys.fault()));
   }
   ++qp_.counters().rx_atomic_requests;
   ++numbers.msn;

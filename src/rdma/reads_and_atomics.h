@@ -8,8 +8,8 @@
 #include "rdma/answers.h"
 #include "rdma/atomic_results.h"
 #include "rdma/queue_pair.h"
+#include "rdma/request_outcome.h"
 #include "rdma/responder_fault.h"
-#include "rdma/verdict.h"
 #include "wire/ib_packet.h"
 
 namespace softhca::rdma {
@@ -30,10 +30,10 @@ class ReadsAndAtomics {
   /// A connection begins: duplicates of earlier atomics are unknown.
   void start() { results_.clear(); }
 
-  Verdict execute_read(const wire::IbPacket& packet, const KeyUser& peer, ResponderNumbers& numbers,
-                       Answers& answers);
-  Verdict execute_atomic(const wire::IbPacket& packet, const wire::Frame& frame,
-                         const KeyUser& peer, ResponderNumbers& numbers, Answers& answers);
+  RequestOutcome execute_read(const wire::IbPacket& packet, const KeyUser& peer,
+                              ResponderNumbers& numbers, Answers& answers);
+  RequestOutcome execute_atomic(const wire::IbPacket& packet, const wire::Frame& frame,
+                                const KeyUser& peer, ResponderNumbers& numbers, Answers& answers);
   /// True if a duplicate READ lies before the expected PSN, and the QP allows it.
   bool may_repeat_read(const wire::IbPacket& packet, const ResponderNumbers& numbers) const;
   /// @pre may_repeat_read()

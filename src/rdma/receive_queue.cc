@@ -32,14 +32,15 @@ bool ReceiveQueue::forget_lost() {
 }
 
 /// An XRC requester repeats a packet that a page fault refused with the same SRQ.
-Verdict ReceiveQueue::take() {
+RequestOutcome ReceiveQueue::take() {
   if (taken_) {
     const bool of_srq = !qp_.service().names_srq || request_srqn_ == srqn_;
-    return of_srq ? Verdict{} : Verdict{Verdict::Kind::kInvalid, Reason::kXrcSrqChanged};
+    return of_srq ? RequestOutcome{}
+                  : RequestOutcome{RequestOutcome::Kind::kInvalid, Reason::kXrcSrqChanged};
   }
   const auto& options = qp_.options();
   if (!options.has_receive_queue && !options.uses_srq && !qp_.service().names_srq) {
-    return {Verdict::Kind::kInvalid, Reason::kNoReceiveQueue};
+    return {RequestOutcome::Kind::kInvalid, Reason::kNoReceiveQueue};
   }
   request_.reset();
   request_srqn_ = srqn_;
@@ -58,8 +59,8 @@ void ReceiveQueue::set_room(std::uint64_t bytes) {
 }
 
 /// No receive request could be taken.
-[[gnu::noinline]] Verdict ReceiveQueue::miss(Fetch fetched) {
-  using enum Verdict::Kind;
+[[gnu::noinline]] RequestOutcome ReceiveQueue::miss(Fetch fetched) {
+  using enum RequestOutcome::Kind;
   switch (fetched) {
     case Fetch::kNothing:
       ++qp_.counters().out_of_buffer;

@@ -9,7 +9,7 @@
 #include "rdma/key_cache.h"
 #include "rdma/memory_key.h"
 #include "rdma/queue_pair.h"
-#include "rdma/verdict.h"
+#include "rdma/request_outcome.h"
 #include "rdma/work_queues.h"
 #include "rdma/work_request.h"
 #include "rdma/xrc_srqs.h"
@@ -35,7 +35,7 @@ class ReceiveQueue {
 
   /// Takes the next request, unless one was taken for this message, or for the packet that a page
   /// fault refused.
-  Verdict take();
+  RequestOutcome take();
   /// True if a request was taken and is not yet completed.
   bool has_taken() const { return taken_; }
   const ReceiveRequest& request() const { return request_; }
@@ -73,7 +73,7 @@ class ReceiveQueue {
 
  private:
   void set_room(std::uint64_t bytes);
-  Verdict miss(Fetch fetched);
+  RequestOutcome miss(Fetch fetched);
   void keep(const ReceivePiece& piece);
   std::byte* place_taken(Pd pd, std::uint32_t bytes, std::uint32_t& cookie);
   void end(ReceiveCompletion& completion);

@@ -16,10 +16,11 @@ constexpr bool is_message(Operation operation) {
 }
 
 /// The event of a request that ends the QP.
-QpEvent event_of(const Verdict& verdict) {
-  if (verdict.reason == Reason::kXrcSrqUnknown) return QpEvent::kInvalidXrceth;
-  if (verdict.reason == Reason::kXrcSrqOfOtherDomain) return QpEvent::kXrcDomainViolation;
-  return verdict.kind == Verdict::Kind::kAccess ? QpEvent::kAccessError : QpEvent::kInvalidRequest;
+QpEvent event_of(const RequestOutcome& outcome) {
+  if (outcome.reason == Reason::kXrcSrqUnknown) return QpEvent::kInvalidXrceth;
+  if (outcome.reason == Reason::kXrcSrqOfOtherDomain) return QpEvent::kXrcDomainViolation;
+  return outcome.kind == RequestOutcome::Kind::kAccess ? QpEvent::kAccessError
+                                                       : QpEvent::kInvalidRequest;
 }
 
 }  // namespace
@@ -128,22 +129,22 @@ void Responder::handle_unreliable(const wire::IbPacket& packet, const wire::Fram
     ++qp_.counters().out_of_sequence;
     return engine_.drop(&qp_, Drop::kUcMessage, Reason::kBrokenMessage);
   }
-  const auto verdict = message_.handle(packet, frame, numbers_.msn);
-  if (verdict.ok()) return;
+  const auto outcome = message_.handle(packet, frame, numbers_.msn);
+  if (outcome.ok()) return;
   message_.drop();
   uc_skip_ = !info.last;
-  const bool no_receive = verdict.reason == Reason::kNothingPosted;
-  engine_.drop(&qp_, no_receive ? Drop::kNoReceive : Drop::kUcMessage, verdict.reason);
+  const bool no_receive = outcome.reason == Reason::kNothingPosted;
+  engine_.drop(&qp_, no_receive ? Drop::kNoReceive : Drop::kUcMessage, outcome.reason);
   // A fault of the QP's own receive queue ends the QP; a fault of the peer does not.
-  if (verdict.completed) engine_.to_error(qp_);
+  if (outcome.completed) engine_.to_error(qp_);
 }
 
 // Requests to a reliable QP (IBTA 9.7.4, 9.7.5) ---------------------------------------------------
 
-inline Verdict Responder::execute(const wire::IbPacket& packet, const wire::Frame& frame) {
+inline RequestOutcome Responder::execute(const wire::IbPacket& packet, const wire::Frame& frame) {
   // The opcode is checked before the XRCETH, which a reserved one need not have.
   if (qp_.service().names_srq && packet.info().operation != Operation::kUnsupported) {
-    if (const auto verdict = message_.select_srq(packet); !verdict.ok()) return verdict;
+    if (const auto outcome = message_.select_srq(packet); !outcome.ok()) return outcome;
   }
   return is_message(packet.info().operation) ? message_.handle(packet, frame, numbers_.msn)
                                              : execute_answered(packet, frame);
@@ -169,9 +170,9 @@ void Responder::handle_reliable(const wire::IbPacket& packet, const wire::Frame&
                         ? read_packets(packet.ext.reth.dma_length, qp_.attributes().path_mtu)
                         : 1;
   if (fault_.waiter() == Waiter::kReceive || fault_.waiter() == Waiter::kAccess) {
-    return refuse({Verdict::Kind::kNotReady, Reason::kPageAbsent});
+    return refuse({RequestOutcome::Kind::kNotReady, Reason::kPageAbsent});
   }
-  if (const auto verdict = execute(packet, frame); !verdict.ok()) return refuse(verdict);
+  if (const auto outcome = execute(packet, frame); !outcome.ok()) return refuse(outcome);
   numbers_.expected += psns;
   if (packet.info().operation == Operation::kRdmaReadRequest) {
     if (!waits_for_page()) answers_.send_only();
@@ -187,7 +188,7 @@ void Responder::handle_reliable(const wire::IbPacket& packet, const wire::Frame&
 }
 
 /// READs and atomics: requests without payload, answered with data.
-Verdict Responder::execute_answered(const wire::IbPacket& packet, const wire::Frame& frame) {
+RequestOutcome Responder::execute_answered(const wire::IbPacket& packet, const wire::Frame& frame) {
   std::size_t payload = 0;
   switch (packet.info().operation) {
     case Operation::kRdmaReadRequest:
@@ -199,18 +200,18 @@ Verdict Responder::execute_answered(const wire::IbPacket& packet, const wire::Fr
       payload = wire::MaskedAtomicLayout::kSize;
       break;
     case Operation::kUnsupported:
-      return {Verdict::Kind::kInvalid, Reason::kUnsupportedRequest};
+      return {RequestOutcome::Kind::kInvalid, Reason::kUnsupportedRequest};
     default:
-      return {Verdict::Kind::kInvalid, Reason::kNotARequest};
+      return {RequestOutcome::Kind::kInvalid, Reason::kNotARequest};
   }
   if (message_.has_begun()) {
-    return {Verdict::Kind::kInvalid, Reason::kRequestInMessage};
+    return {RequestOutcome::Kind::kInvalid, Reason::kRequestInMessage};
   }
   if (packet.payload_size != payload) {
-    return {Verdict::Kind::kInvalid, Reason::kRequestWithPayload};
+    return {RequestOutcome::Kind::kInvalid, Reason::kRequestWithPayload};
   }
   if (answers_.ring().firsts() >= qp_.attributes().max_dest_rd_atomic) {
-    return {Verdict::Kind::kInvalid, Reason::kTooManyReads};
+    return {RequestOutcome::Kind::kInvalid, Reason::kTooManyReads};
   }
   const auto peer = message_.peer();
   return packet.info().operation == Operation::kRdmaReadRequest
@@ -241,8 +242,8 @@ void Responder::repeat_read(const wire::IbPacket& packet) {
     return engine_.drop(&qp_, Drop::kSequence, Reason::kRepeatedReadAhead);
   }
   if (qp_.service().names_srq) {
-    if (const auto verdict = message_.select_srq(packet); !verdict.ok()) {
-      return engine_.drop(&qp_, Drop::kSequence, verdict.reason);
+    if (const auto outcome = message_.select_srq(packet); !outcome.ok()) {
+      return engine_.drop(&qp_, Drop::kSequence, outcome.reason);
     }
   }
   reads_.repeat_read(packet, message_.peer(), numbers_, answers_);
@@ -250,9 +251,9 @@ void Responder::repeat_read(const wire::IbPacket& packet) {
 
 // Refusals ---------------------------------------------------------------------------------------
 
-void Responder::refuse(const Verdict& verdict) {
-  using enum Verdict::Kind;
-  if (verdict.kind == kNotReady) {
+void Responder::refuse(const RequestOutcome& outcome) {
+  using enum RequestOutcome::Kind;
+  if (outcome.kind == kNotReady) {
     // IBTA 9.7.5.2.8: drop all following packets silently until this one is sent again, however
     // long the rest of the peer's burst takes to arrive.
     silent_ = true;
@@ -261,17 +262,17 @@ void Responder::refuse(const Verdict& verdict) {
   }
   fatal_ = true;
   auto code = wire::NakCode::REMOTE_OPERATIONAL_ERROR;
-  if (verdict.kind == kInvalid) {
+  if (outcome.kind == kInvalid) {
     code = wire::NakCode::INVALID_REQUEST;
     ++qp_.counters().resp_remote_invalid_request;
-  } else if (verdict.kind == kAccess) {
+  } else if (outcome.kind == kAccess) {
     code = wire::NakCode::REMOTE_ACCESS_ERROR;
     ++qp_.counters().resp_remote_access_errors;
   }
-  engine_.note(qp_, "request refused", verdict.reason);
+  engine_.note(qp_, "request refused", outcome.reason);
   answers_.reply(wire::AethType::NAK, static_cast<std::uint8_t>(code));
-  if (!verdict.completed) {
-    engine_.event(qp_, event_of(verdict), verdict.reason);
+  if (!outcome.completed) {
+    engine_.event(qp_, event_of(outcome), outcome.reason);
   }
 }
 
@@ -334,14 +335,14 @@ void Responder::fail_answers() {
 /// The page of a request cannot be made present. An unreliable QP has dropped the request; there
 /// the receive request that it was for ends.
 void Responder::fail_request(bool of_receive) {
-  Verdict verdict{Verdict::Kind::kAccess, Reason::kPageNotBrought};
+  RequestOutcome outcome{RequestOutcome::Kind::kAccess, Reason::kPageNotBrought};
   if (of_receive) {
-    verdict = {Verdict::Kind::kOperation, Reason::kPageNotBrought, true};
+    outcome = {RequestOutcome::Kind::kOperation, Reason::kPageNotBrought, true};
     message_.forget_lost_receive();
     auto& receives = message_.receives();
     if (receives.has_taken()) receives.fail(WorkStatus::kLocalProtection, Reason::kPageNotBrought);
   }
-  if (qp_.service().reliable) return refuse(verdict);
+  if (qp_.service().reliable) return refuse(outcome);
   if (of_receive) engine_.to_error(qp_);
 }
 

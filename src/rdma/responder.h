@@ -14,8 +14,8 @@
 #include "rdma/message_receiver.h"
 #include "rdma/queue_pair.h"
 #include "rdma/reads_and_atomics.h"
+#include "rdma/request_outcome.h"
 #include "rdma/responder_fault.h"
-#include "rdma/verdict.h"
 #include "wire/ib_packet.h"
 
 namespace softhca::rdma {
@@ -82,11 +82,11 @@ class Responder {
   // responder.cc
   void handle_reliable(const wire::IbPacket& packet, const wire::Frame& frame);
   void handle_unreliable(const wire::IbPacket& packet, const wire::Frame& frame);
-  Verdict execute(const wire::IbPacket& packet, const wire::Frame& frame);
-  Verdict execute_answered(const wire::IbPacket& packet, const wire::Frame& frame);
+  RequestOutcome execute(const wire::IbPacket& packet, const wire::Frame& frame);
+  RequestOutcome execute_answered(const wire::IbPacket& packet, const wire::Frame& frame);
   void handle_duplicate(const wire::IbPacket& packet);
   void repeat_read(const wire::IbPacket& packet);
-  void refuse(const Verdict& verdict);
+  void refuse(const RequestOutcome& outcome);
   unsigned send_answers(unsigned quota);
   void hold_answers();
   void fail_answers();

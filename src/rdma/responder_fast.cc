@@ -59,9 +59,9 @@ bool Responder::take_send(const wire::TransportHeaders& headers, const wire::Fra
   std::uint32_t cookie;
   auto* to = receives.take_piece(size, cookie);
   if (to == nullptr) {
-    if (const auto verdict = receives.take(); !verdict.ok()) {
+    if (const auto outcome = receives.take(); !outcome.ok()) {
       silent_ = false;
-      refuse(verdict);
+      refuse(outcome);
       return true;
     }
     // The slow path finds the receive request that was taken here.
@@ -114,8 +114,8 @@ bool Responder::take_datagram(const wire::TransportHeaders& headers, const wire:
   std::uint32_t cookie;
   auto* to = receives.take_piece(bytes, cookie);
   if (to == nullptr) {
-    if (const auto verdict = receives.take(); !verdict.ok()) {
-      datagrams_.drop(verdict);
+    if (const auto outcome = receives.take(); !outcome.ok()) {
+      datagrams_.drop(outcome);
       return true;
     }
     // The slow path finds the receive request that was taken here.

@@ -8,23 +8,23 @@ FaultAnswer ResponderFault::open(const PageFault& fault, Waiter waiter) {
   return answer;
 }
 
-Verdict ResponderFault::hold(const PageFault& fault, const Verdict& otherwise) {
+RequestOutcome ResponderFault::hold(const PageFault& fault, const RequestOutcome& otherwise) {
   if (otherwise.reason != Reason::kPageAbsent) return otherwise;
   const auto waiter = fault.kind == PageFaultKind::kReceive ? Waiter::kReceive : Waiter::kAccess;
   if (!is_open() && open(fault, waiter) == FaultAnswer::kNobody) return otherwise;
-  return {Verdict::Kind::kNotReady, Reason::kPageAbsent};
+  return {RequestOutcome::Kind::kNotReady, Reason::kPageAbsent};
 }
 
-Verdict ResponderFault::hold_receive(ReceiveQueue& receives, Reason fault, std::uint64_t committed,
-                                     std::size_t length) {
-  const auto verdict = hold({.kind = PageFaultKind::kReceive,
+RequestOutcome ResponderFault::hold_receive(ReceiveQueue& receives, Reason fault,
+                                            std::uint64_t committed, std::size_t length) {
+  const auto outcome = hold({.kind = PageFaultKind::kReceive,
                              .cookie = receives.request().cookie,
                              .srqn = receives.request_srqn(),
                              .committed = static_cast<std::uint32_t>(committed),
                              .packet_length = static_cast<std::uint32_t>(length)},
-                            {Verdict::Kind::kOperation, fault, true});
-  if (verdict.completed) receives.fail(WorkStatus::kLocalProtection, fault);
-  return verdict;
+                            {RequestOutcome::Kind::kOperation, fault, true});
+  if (outcome.completed) receives.fail(WorkStatus::kLocalProtection, fault);
+  return outcome;
 }
 
 void ResponderFault::close() {

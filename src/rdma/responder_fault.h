@@ -7,7 +7,7 @@
 
 #include "rdma/page_fault.h"
 #include "rdma/receive_queue.h"
-#include "rdma/verdict.h"
+#include "rdma/request_outcome.h"
 #include "rdma/work_queues.h"
 
 namespace softhca::rdma {
@@ -29,12 +29,12 @@ class ResponderFault {
 
   /// Reports a fault to the device. @pre not is_open()
   FaultAnswer open(const PageFault& fault, Waiter waiter);
-  /// The verdict of a request whose memory is absent; any other `otherwise` is returned unchanged.
-  Verdict hold(const PageFault& fault, const Verdict& otherwise);
+  /// The outcome of a request whose memory is absent; any other `otherwise` is returned unchanged.
+  RequestOutcome hold(const PageFault& fault, const RequestOutcome& otherwise);
   /// `fault` in the request that `receives` has taken, which stays for the retransmitted packet or
   /// ends. `committed`: bytes of the message before this packet, which has `length`.
-  Verdict hold_receive(ReceiveQueue& receives, Reason fault, std::uint64_t committed,
-                       std::size_t length);
+  RequestOutcome hold_receive(ReceiveQueue& receives, Reason fault, std::uint64_t committed,
+                              std::size_t length);
   void close();
 
  private:
