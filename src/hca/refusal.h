@@ -18,9 +18,9 @@ struct Refusal {
   std::string_view section;  ///< section of the document that demands the check
 };
 
-/// Result of a command.
+/// The result of a command.
 template <class Status>
-using Verdict = tl::expected<void, Refusal<Status>>;
+using CommandResult = tl::expected<void, Refusal<Status>>;
 
 /// Number of a check, hashed from its words (FNV-1a, never 0).
 constexpr std::uint32_t syndrome_of(std::string_view section, std::string_view text) {

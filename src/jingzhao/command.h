@@ -15,7 +15,7 @@ namespace softhca::jingzhao {
 using Status = spec::jingzhao::hcr_status;
 using Opcode = spec::jingzhao::command_opcode;
 using Refusal = hca::Refusal<Status>;
-using CommandResult = hca::Verdict<Status>;
+using CommandResult = hca::CommandResult<Status>;
 using hca::refuse;
 
 /// A command with its mailboxes. `in`: all input bytes that the command uses. `out`: the output

@@ -19,7 +19,7 @@ namespace softhca::connectx {
 using Status = spec::connectx::command_status;
 
 using Refusal = hca::Refusal<Status>;
-using CommandResult = hca::Verdict<Status>;
+using CommandResult = hca::CommandResult<Status>;
 using hca::refuse;
 using hca::syndrome_of;
 
