@@ -33,7 +33,7 @@ bool is_of_verbs(const Object& object, const DevxName& name) {
       return name ==
              DevxName{spec::object_kind::CQ, static_cast<const CompletionQueue&>(object).cqn};
     case Kind::kSrq: {
-      const auto& srq = static_cast<const SharedQueue&>(object);
+      const auto& srq = static_cast<const SharedReceiveQueue&>(object);
       return name ==
              DevxName{srq.is_xrc ? spec::object_kind::XRC_SRQ : spec::object_kind::RMP, srq.number};
     }

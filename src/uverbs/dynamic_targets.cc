@@ -53,7 +53,7 @@ bool DynamicTarget::make(const QpAttributes& path) {
     context.set(dctc::rae, 1);
     context.set(dctc::atomic_mode, static_cast<std::uint32_t>(spec::qp_atomic_mode::UP_TO_8B));
   }
-  context.set(dctc::srqn_xrqn, static_cast<SharedQueue*>(srq.get())->number);
+  context.set(dctc::srqn_xrqn, static_cast<SharedReceiveQueue*>(srq.get())->number);
   context.set(dctc::pd, pdn);
   context.set(dctc::dc_access_key, request_.access_key);
   context.set(dctc::port, condition().port);

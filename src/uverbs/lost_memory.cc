@@ -41,7 +41,7 @@ void lose_queues(Objects& objects, std::uint64_t page) {
     qp.device.records().remove_send_queue(qp.qpn);
     qp.fail();
   });
-  objects.for_each<SharedQueue>([&](SharedQueue& srq) {
+  objects.for_each<SharedReceiveQueue>([&](SharedReceiveQueue& srq) {
     if (!is_lost(srq, srq.queue, page)) return;
     objects.for_each<QueuePair>([&](QueuePair& qp) {
       if (qp.srq.get() == &srq) qp.fail();

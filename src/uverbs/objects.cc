@@ -142,7 +142,7 @@ Errno ReceiveTable::end() {
   return wrong;
 }
 
-Errno SharedQueue::end() {
+Errno SharedReceiveQueue::end() {
   if (!exists) return 0;
   Errno wrong = 0;
   if (is_xrc) {
@@ -160,7 +160,7 @@ Errno SharedQueue::end() {
   return 0;
 }
 
-void SharedQueue::handle_event(event_type type) {
+void SharedReceiveQueue::handle_event(event_type type) {
   async.tell(type == event_type::SRQ_LIMIT ? kSrqLimit : kSrqError);
 }
 

@@ -154,10 +154,10 @@ struct XrcDomain : Object {
 };
 
 /// A shared receive queue: an RMP, or an XRC SRQ.
-struct SharedQueue : Object, EventTarget {
+struct SharedReceiveQueue : Object, EventTarget {
   static constexpr Kind kKind = Kind::kSrq;
-  explicit SharedQueue(Device& the_device) : Object(kKind), device(the_device) {}
-  ~SharedQueue() override {
+  explicit SharedReceiveQueue(Device& the_device) : Object(kKind), device(the_device) {}
+  ~SharedReceiveQueue() override {
     if (end() != 0) device.remove_shared_target(number);
   }
   Errno end() override;

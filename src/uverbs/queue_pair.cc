@@ -126,7 +126,7 @@ Errno QueuePair::find_sender(const QpCreation& creation) {
 
 Errno QueuePair::find_receiver(const QpCreation& creation) {
   CompletionQueue* cq = nullptr;
-  SharedQueue* queue = nullptr;
+  SharedReceiveQueue* queue = nullptr;
   auto missing = creation.find(UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE, cq);
   if (missing != 0) return missing;
   receive_cq = Use(cq);

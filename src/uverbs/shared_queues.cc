@@ -72,7 +72,7 @@ Shape shape_of(std::uint32_t max_wr, std::uint32_t max_sge) {
           .stride = std::max(kStrideMin, std::bit_ceil(kSegment + max_sge * kSegment))};
 }
 
-bool make_rmp(SharedQueue& srq, const Shape& shape, std::uint32_t pdn,
+bool make_rmp(SharedReceiveQueue& srq, const Shape& shape, std::uint32_t pdn,
               const mlx5_ib_create_srq& in) {
   Command<spec::create_rmp_in> create(command_opcode::CREATE_RMP,
                                       pages_of(in.buf_addr, shape.size()) * sizeof(std::uint64_t));
@@ -95,7 +95,7 @@ bool make_rmp(SharedQueue& srq, const Shape& shape, std::uint32_t pdn,
 }
 
 /// Without the program's uid, as in Linux: the domain is the kernel's.
-bool make_xrc_srq(SharedQueue& srq, const Shape& shape, std::uint32_t pdn,
+bool make_xrc_srq(SharedReceiveQueue& srq, const Shape& shape, std::uint32_t pdn,
                   const mlx5_ib_create_srq& in) {
   Command<spec::create_xrc_srq_in> create(
       command_opcode::CREATE_XRC_SRQ, pages_of(in.buf_addr, shape.size()) * sizeof(std::uint64_t));
@@ -118,7 +118,7 @@ bool make_xrc_srq(SharedQueue& srq, const Shape& shape, std::uint32_t pdn,
 }
 
 /// Requests an event when fewer than `limit` WQEs are left. False if the device refuses.
-bool arm(SharedQueue& srq, std::uint32_t limit) {
+bool arm(SharedReceiveQueue& srq, std::uint32_t limit) {
   auto& commands = srq.device.commands();
   if (srq.is_xrc) {
     Command<spec::arm_xrc_srq_in> in(command_opcode::ARM_XRC_SRQ);
@@ -158,7 +158,7 @@ std::span<const WriteCommand<SharedQueueCommands>> SharedQueueCommands::write_co
 }
 
 /// Finds the objects that the SRQ uses, by their handles.
-Errno SharedQueueCommands::find_objects(const Request& request, SharedQueue& srq) {
+Errno SharedQueueCommands::find_objects(const Request& request, SharedReceiveQueue& srq) {
   ProtectionDomain* pd = nullptr;
   auto missing = file_.find(request, UVERBS_ATTR_CREATE_SRQ_PD_HANDLE, pd);
   if (missing != 0) return missing;
@@ -184,7 +184,7 @@ Errno SharedQueueCommands::create_srq(Request& request) {
       max_sge > kGatherMax) {
     return EINVAL;
   }
-  auto srq = std::make_unique<SharedQueue>(file_.device);
+  auto srq = std::make_unique<SharedReceiveQueue>(file_.device);
   srq->is_xrc = type == IB_UVERBS_SRQT_XRC;
   srq->uid = srq->is_xrc ? 0 : file_.user.uid();
   if (const auto missing = find_objects(request, *srq); missing != 0) return missing;
@@ -220,16 +220,16 @@ Errno SharedQueueCommands::create_srq(Request& request) {
 
 Errno SharedQueueCommands::destroy_srq(Request& request) {
   ib_uverbs_destroy_srq_resp out{};
-  const auto wrong = destroy_object<SharedQueue>(
+  const auto wrong = destroy_object<SharedReceiveQueue>(
       file_.objects, request.number(UVERBS_ATTR_DESTROY_SRQ_HANDLE),
-      [&](SharedQueue& srq) { out.events_reported = srq.async.take_back(); });
+      [&](SharedReceiveQueue& srq) { out.events_reported = srq.async.take_back(); });
   return wrong != 0 ? wrong : request.put(UVERBS_ATTR_DESTROY_SRQ_RESP, out);
 }
 
 Errno SharedQueueCommands::modify_srq(Request& request) {
   enum : std::uint32_t { kMaxWr = 1, kLimit = 2 };  // ib_srq_attr_mask
   const auto in = request.get<ib_uverbs_modify_srq>(kCoreIn);
-  SharedQueue* srq = nullptr;
+  SharedReceiveQueue* srq = nullptr;
   if (const auto missing = file_.objects.find(in.srq_handle, srq); missing != 0) return missing;
   if ((in.attr_mask & kMaxWr) != 0) return EINVAL;
   if ((in.attr_mask & kLimit) == 0) return 0;
@@ -239,7 +239,7 @@ Errno SharedQueueCommands::modify_srq(Request& request) {
 
 Errno SharedQueueCommands::query_srq(Request& request) {
   const auto in = request.get<ib_uverbs_query_srq>(kCoreIn);
-  SharedQueue* srq = nullptr;
+  SharedReceiveQueue* srq = nullptr;
   if (const auto missing = file_.objects.find(in.srq_handle, srq); missing != 0) return missing;
   ib_uverbs_query_srq_resp out{};
   out.max_wr = srq->max_wr;

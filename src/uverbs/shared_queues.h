@@ -19,7 +19,7 @@ class SharedQueueCommands {
 
  private:
   Errno create_srq(Request& request);
-  Errno find_objects(const Request& request, SharedQueue& srq);
+  Errno find_objects(const Request& request, SharedReceiveQueue& srq);
   Errno destroy_srq(Request& request);
   Errno modify_srq(Request& request);
   Errno query_srq(Request& request);

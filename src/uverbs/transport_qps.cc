@@ -86,7 +86,7 @@ Errno TransportQp::make(const QpCreation& creation) {
     context.set(qpc::log_sq_size, log2_of(in.sq_wqe_count));
   }
   auto rq_type = spec::qp_rq_type::ZERO_LENGTH_RQ;
-  if (const auto* queue = static_cast<SharedQueue*>(srq.get()); queue != nullptr) {
+  if (const auto* queue = static_cast<SharedReceiveQueue*>(srq.get()); queue != nullptr) {
     rq_type = spec::qp_rq_type::SRQ;
     context.set(qpc::srqn_rmpn_xrqn, queue->number);
   } else if (in.rq_wqe_count != 0) {
