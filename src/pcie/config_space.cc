@@ -225,7 +225,7 @@ void ConfigSpace::add_atomic_requester() {
   Express::atomic_requester_enable.write(&writable_[kExpressAt], 1);
 }
 
-Msi::Control ConfigSpace::msi_control() const {
+Msi::MessageControl ConfigSpace::msi_control() const {
   assert(has_msi_);
   return {.enabled = get(kMsiAt, MsiCapability::enable) != 0,
           .multiple_message_enable =

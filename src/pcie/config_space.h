@@ -109,7 +109,7 @@ class ConfigSpace {
   bool msix_enabled() const;
   bool msix_function_masked() const;
   /// The registers of MSI. @pre add_msi() was called
-  Msi::Control msi_control() const;
+  Msi::MessageControl msi_control() const;
   /// Sets the Pending Bits that the host reads. @pre add_msi() was called
   void set_msi_pending(std::uint32_t pending);
 

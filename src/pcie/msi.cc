@@ -70,7 +70,7 @@ void Msi::set_bus_master(bool enabled) {
   send_pending();
 }
 
-void Msi::set_control(const Control& control) {
+void Msi::set_control(const MessageControl& control) {
   control_ = control;
   // Pending messages have no destination any more, and must not reach the next driver.
   if (!control.enabled) pending_ = 0;

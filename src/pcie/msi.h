@@ -13,7 +13,7 @@ class Msi final : public InterruptMechanism {
   static constexpr std::uint16_t kMaxVectors = 32;
 
   /// The capability's registers that the host can write.
-  struct Control {
+  struct MessageControl {
     bool enabled = false;
     std::uint8_t multiple_message_enable = 0;  ///< log2 of the vectors that software allocated
     std::uint32_t mask_bits = 0;
@@ -34,7 +34,7 @@ class Msi final : public InterruptMechanism {
   void set_bus_master(bool enabled) override;
 
   /// Called when the capability's registers were written.
-  void set_control(const Control& control);
+  void set_control(const MessageControl& control);
   bool enabled() const { return control_.enabled; }
   /// Vectors that software allocated (Multiple Message Enable, PCIe 5.0 7.7.1.2).
   std::uint16_t allocated() const;
@@ -54,7 +54,7 @@ class Msi final : public InterruptMechanism {
 
   std::uint16_t vectors_;
   InterruptSink* sink_ = nullptr;
-  Control control_;
+  MessageControl control_;
   std::uint32_t pending_ = 0;
   std::uint32_t externally_masked_ = 0;
   bool bus_master_ = true;
