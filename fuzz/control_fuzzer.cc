@@ -47,7 +47,7 @@ class Server {
     directory_ = ::mkdtemp(name.data());
     path_ = directory_ / "control";
     loop_ = *os::EventLoop::create();
-    control_ = std::make_unique<server::Control>(*loop_, targets_);
+    control_ = std::make_unique<server::ServerControl>(*loop_, targets_);
     listen();
   }
   ~Server() {
@@ -154,7 +154,7 @@ class Server {
   std::filesystem::path directory_;
   std::string path_;
   std::unique_ptr<os::EventLoop> loop_;
-  std::unique_ptr<server::Control> control_;
+  std::unique_ptr<server::ServerControl> control_;
   std::unique_ptr<control::ControlSocket> socket_;
   std::array<os::UniqueFd, kClients> clients_;
   std::size_t waiting_ = 0;  ///< pending connections, at most

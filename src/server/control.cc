@@ -26,7 +26,7 @@ constexpr std::string_view kWhichPath =
 
 }  // namespace
 
-void Control::answer(std::string_view request, const control::ControlSocket::Reply& reply) {
+void ServerControl::answer(std::string_view request, const control::ControlSocket::Reply& reply) {
   const auto command = control::next_word(request);
   if (command == "inspect") return inspect(request, reply);
   const auto others = [&] { return rules_.answer(request); };
@@ -37,14 +37,14 @@ void Control::answer(std::string_view request, const control::ControlSocket::Rep
                : control::error_answer(answer.error().message));
 }
 
-bool Control::is_known(std::string_view name) const {
+bool ServerControl::is_known(std::string_view name) const {
   return name.empty() || (name == control::kLoop && targets_.loop != nullptr) ||
          (name == kPorts && targets_.switches != nullptr) ||
          std::ranges::any_of(targets_.functions,
                              [name](const auto* function) { return function->name() == name; });
 }
 
-void Control::inspect(std::string_view words, const control::ControlSocket::Reply& reply) {
+void ServerControl::inspect(std::string_view words, const control::ControlSocket::Reply& reply) {
   const auto request = control::parse_inspect(words);
   if (!request) return reply(control::error_answer(request.error().message));
   const auto& name = request->function;
@@ -62,7 +62,7 @@ void Control::inspect(std::string_view words, const control::ControlSocket::Repl
   next_.raise();
 }
 
-void Control::turn() {
+void ServerControl::turn() {
   if (answers_.empty()) return;
   next_.raise();  // in any case, so that the next answer gets its turn
   auto answer = std::move(answers_.front());
@@ -76,7 +76,7 @@ void Control::turn() {
   if (!done) answers_.push_front(std::move(answer));
 }
 
-bool Control::go_on(Answer& answer) {
+bool ServerControl::go_on(Answer& answer) {
   auto& inspection = answer.inspection;
   util::WorkBudget work(kTurnWork);
   bool done = inspection.go_on(work, [&](util::Inspection& out) { show(answer, out); });
@@ -90,7 +90,7 @@ bool Control::go_on(Answer& answer) {
   return done;
 }
 
-void Control::show(const Answer& answer, util::Inspection& out) const {
+void ServerControl::show(const Answer& answer, util::Inspection& out) const {
   const auto show_loop = [&](util::InspectNode& node) { targets_.loop->inspect(node); };
   for (const auto* function : targets_.functions) {
     if (answer.function.empty()) {

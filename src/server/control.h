@@ -45,7 +45,7 @@ struct ControlTargets {
   const Switches* switches = nullptr;          ///< null: no port to a network of the host
 };
 
-class Control {
+class ServerControl {
  public:
   /// Work on all answers together in one turn of the loop (util::WorkBudget).
   static constexpr std::int64_t kTurnWork = 25'000;
@@ -58,7 +58,7 @@ class Control {
   static constexpr std::size_t kAnswersMax = 512;
 
   /// `loop` must outlive this.
-  Control(os::EventLoop& loop, ControlTargets targets)
+  ServerControl(os::EventLoop& loop, ControlTargets targets)
       : loop_(loop),
         targets_(std::move(targets)),
         rules_(targets_.functions, *targets_.faults, targets_.hca_faults),

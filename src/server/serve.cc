@@ -65,7 +65,7 @@ struct Machine {
   std::vector<std::unique_ptr<pcie::Function>> devices;
   std::vector<std::unique_ptr<vfio_user::Server>> servers;
   ControlTargets targets;
-  std::unique_ptr<Control> answers;
+  std::unique_ptr<ServerControl> answers;
   std::unique_ptr<control::ControlSocket> control;
 
   Machine() = default;
@@ -337,7 +337,7 @@ util::Result<void> set_up_control(Machine& machine, const ServeOptions& options)
     }
   }
   if (options.control.empty()) return {};
-  machine.answers = std::make_unique<Control>(machine.loop->events(), machine.targets);
+  machine.answers = std::make_unique<ServerControl>(machine.loop->events(), machine.targets);
   auto control = control::ControlSocket::listen(
       machine.loop->events(), options.control,
       [&machine](std::string_view line, const control::ControlSocket::Reply& reply) {

@@ -86,7 +86,7 @@ class DeviceProcess final : private vfio_user::Fabric {
   std::vector<std::unique_ptr<pcie::Function>> devices_;
   std::vector<std::unique_ptr<vfio_user::Server>> servers_;
   ControlTargets targets_;
-  std::unique_ptr<Control> control_;
+  std::unique_ptr<ServerControl> control_;
 };
 
 /// Closes everything else that the server was started with.
@@ -195,7 +195,7 @@ util::Result<void> DeviceProcess::set_up_control() {
     const auto added = FaultRules(targets_.functions, group_.faults(), &hca_faults_).add(text);
     if (!added) return tl::unexpected(added.error());
   }
-  control_ = std::make_unique<Control>(loop_->events(), targets_);
+  control_ = std::make_unique<ServerControl>(loop_->events(), targets_);
   channel_ = std::make_unique<Channel>(
       loop_->events(), os::UniqueFd(options_.channel), Channel::kRequestMax, janitor_,
       Channel::Handlers{[this](std::uint32_t number, std::string_view request) {

@@ -46,7 +46,7 @@ class ControlTest : public ::testing::Test {
   sdxi::Device first_{{.name = "a"}, group_};
   sdxi::Device second_{{.name = "b"}, group_};
   connectx::Device nic_{{.name = "nic"}, *port_};
-  Control control_{*loop_, {{&first_, &second_, &nic_}, &group_.faults()}};
+  ServerControl control_{*loop_, {{&first_, &second_, &nic_}, &group_.faults()}};
   unsigned turns_ = 0;        ///< turns that the last answer took
   std::int64_t longest_ = 0;  ///< work of the longest of these turns
 };
@@ -72,7 +72,7 @@ TEST_F(ControlTest, AnAnswerIsPutTogetherInTurnsOfBoundedWork) {
   const auto all = ask("inspect --json --count 256");
   EXPECT_GE(turns_, 20u);
   EXPECT_GT(longest_, 0) << "the loop knows of it";
-  EXPECT_LE(longest_, 2 * Control::kTurnWork);
+  EXPECT_LE(longest_, 2 * ServerControl::kTurnWork);
   const auto tree = nlohmann::json::parse(all.substr(3));
   EXPECT_EQ(tree["b"]["faults_of_the_group"].size(), 256u);
   EXPECT_EQ(tree["b"]["faults_of_the_group_shown"], "256 of 1024, --from 0x100 for more");
@@ -109,14 +109,14 @@ TEST_F(ControlTest, ARequestOfAClientThatLeftIsNotAnswered) {
 
 TEST_F(ControlTest, TheNumberOfAnswersInPreparationIsLimited) {
   std::size_t answers = 0, errors = 0;
-  for (std::size_t i = 0; i < Control::kAnswersMax + 3; ++i) {
+  for (std::size_t i = 0; i < ServerControl::kAnswersMax + 3; ++i) {
     control_.answer("inspect a", {.send = [&](const std::string& text) {
                       ++(text.starts_with("ok\n") ? answers : errors);
                     }});
   }
   EXPECT_EQ(errors, 3u);
-  while (answers + errors != Control::kAnswersMax + 3) loop_->run_once(util::Time{});
-  EXPECT_EQ(answers, Control::kAnswersMax);
+  while (answers + errors != ServerControl::kAnswersMax + 3) loop_->run_once(util::Time{});
+  EXPECT_EQ(answers, ServerControl::kAnswersMax);
 }
 
 TEST_F(ControlTest, RulesAreAddedListedRemovedAndCleared) {
@@ -174,7 +174,7 @@ class ControlWithHcas : public ControlTest {
     return answer;
   }
   hca::Faults hca_faults_;
-  Control both_{*loop_, {{&first_, &nic_}, &group_.faults(), &hca_faults_}};
+  ServerControl both_{*loop_, {{&first_, &nic_}, &group_.faults(), &hca_faults_}};
 };
 
 TEST_F(ControlWithHcas, TheFunctionOfARuleDecidesWhoseItIs) {
