@@ -23,15 +23,15 @@ constexpr auto kRsnic = std::to_array<Limitation>({
     {Feature::kRoceV1, "RoCE v2 and no other", "RSNIC-IP chapter 1"},
 });
 
-constexpr auto kCards = std::to_array<Card>({
+constexpr auto kCards = std::to_array<CardModel>({
     {0x1013, "ConnectX-4", kConnectX4},
     {0x1015, "RSNIC-IP", kRsnic},
 });
 
 }  // namespace
 
-const Card& card_of(std::uint16_t device_id) {
-  const auto* const found = std::ranges::find(kCards, device_id, &Card::device_id);
+const CardModel& card_of(std::uint16_t device_id) {
+  const auto* const found = std::ranges::find(kCards, device_id, &CardModel::device_id);
   return found != kCards.end() ? *found : kCards.front();
 }
 

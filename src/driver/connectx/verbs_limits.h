@@ -10,13 +10,13 @@
 namespace softhca::driver::connectx {
 
 /// A card of the family, by its PCI device ID.
-struct Card {
+struct CardModel {
   std::uint16_t device_id;
   std::string_view name;
   std::span<const verbs::Limitation> limitations;
 };
 
 /// The card for an ID; the ConnectX-4 if the ID is unknown.
-const Card& card_of(std::uint16_t device_id);
+const CardModel& card_of(std::uint16_t device_id);
 
 }  // namespace softhca::driver::connectx
