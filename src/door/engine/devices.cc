@@ -41,7 +41,7 @@ bool Devices::turn(Turn how) {
     busy |= card.device().poll_events();
     busy |= card.has_work();
   });
-  if (cards_.have_rules()) tell_link_changes();
+  if (cards_.have_rules()) report_link_changes();
   files_.for_each([](uverbs::Context& context) { context.flush_events(); });
   channels_.tick();
   if (OpenedPages::any()) OpenedPages::close();
@@ -49,7 +49,7 @@ bool Devices::turn(Turn how) {
 }
 
 /// Notifies the program that a rule has taken a link down, or that it is up again.
-void Devices::tell_link_changes() {
+void Devices::report_link_changes() {
   for (unsigned place = 0; place != cards_.count(); ++place) {
     auto* const card = cards_.find(place);
     const auto up = card == nullptr ? std::nullopt : card->see_link_change();

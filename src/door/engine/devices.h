@@ -62,7 +62,7 @@ class Devices {
 
  private:
   bool handle_faults();
-  void tell_link_changes();
+  void report_link_changes();
   /// Checks whether hubs have gone.
   void look_at_hubs();
 
