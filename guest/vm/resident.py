@@ -10,7 +10,7 @@ descriptors, to which the script's output is written. The answer is one line too
     {"control": true}                             also while a script runs: the text is the server's control socket
                                                   -> {"status": N, "text": "a message for the user"}
 
-The requester makes the order from its script (machine.job_order), because only the requester can resolve the script's
+The requester makes the order from its script (job.job_order), because only the requester can resolve the script's
 file name. Guests in which a script failed are not used again: the next script gets a new QEMU for
 each, on the same server."""
 
@@ -22,7 +22,8 @@ import sys
 import time
 from pathlib import Path
 
-from .machine import ORDER_BYTES_MAX, Output
+from .job import ORDER_BYTES_MAX
+from .output import Output
 from .report import Problem, say
 from .session import GRACE_SECONDS, LOST_STATUS, POLL_SECONDS, TIMEOUT_STATUS, Session
 
