@@ -136,6 +136,18 @@ std::uint32_t Program::uar() {
   return page;
 }
 
+Errno Program::destroy_pd(std::uint32_t handle) {
+  return Call(UVERBS_OBJECT_PD, UVERBS_METHOD_PD_DESTROY)
+      .number(UVERBS_ATTR_DESTROY_PD_HANDLE, handle)
+      .on(context());
+}
+
+Errno Program::destroy_mr(std::uint32_t handle) {
+  return Call(UVERBS_OBJECT_MR, UVERBS_METHOD_MR_DESTROY)
+      .number(UVERBS_ATTR_DESTROY_MR_HANDLE, handle)
+      .on(context());
+}
+
 std::uint32_t Program::create_cq(std::uint32_t uar) {
   std::uint32_t handle = 0;
   EXPECT_EQ(create_cq(uar, {}, handle), 0);
@@ -144,7 +156,7 @@ std::uint32_t Program::create_cq(std::uint32_t uar) {
 
 Errno Program::create_cq(std::uint32_t uar, const CqOptions& options, std::uint32_t& handle) {
   mlx5_ib_create_cq own{};
-  own.buf_addr = memory() + options.begin;
+  own.buf_addr = options.address.value_or(memory() + options.begin);
   own.db_addr = memory() + options.record;
   own.cqe_size = options.entry_size;
   own.flags = MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX;
@@ -152,15 +164,17 @@ Errno Program::create_cq(std::uint32_t uar, const CqOptions& options, std::uint3
   mlx5_ib_create_cq_resp numbers{};
   std::uint32_t last = 0;
   Call call(UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_CREATE);
-  const auto wrong = call.number(UVERBS_ATTR_CREATE_CQ_HANDLE, 0)
-                         .in(UVERBS_ATTR_CREATE_CQ_CQE, options.entries)
-                         .in(UVERBS_ATTR_CREATE_CQ_USER_HANDLE, std::uint64_t{7})
-                         .in(UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, std::uint32_t{0})
-                         .in(UVERBS_ATTR_CREATE_CQ_FLAGS, options.flags)
-                         .out(UVERBS_ATTR_CREATE_CQ_RESP_CQE, last)
-                         .in(UVERBS_ATTR_UHW_IN, own)
-                         .out(UVERBS_ATTR_UHW_OUT, numbers)
-                         .on(context());
+  call.number(UVERBS_ATTR_CREATE_CQ_HANDLE, 0)
+      .in(UVERBS_ATTR_CREATE_CQ_CQE, options.entries)
+      .in(UVERBS_ATTR_CREATE_CQ_USER_HANDLE, std::uint64_t{7})
+      .in(UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, std::uint32_t{0})
+      .in(UVERBS_ATTR_CREATE_CQ_FLAGS, options.flags)
+      .out(UVERBS_ATTR_CREATE_CQ_RESP_CQE, options.last != nullptr ? *options.last : last)
+      .in(UVERBS_ATTR_UHW_IN, own)
+      .out(UVERBS_ATTR_UHW_OUT, numbers);
+  if (options.channel) call.number(UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL, *options.channel);
+  if (options.events) call.number(UVERBS_ATTR_CREATE_CQ_EVENT_FD, *options.events);
+  const auto wrong = call.on(context());
   handle = call.made(0);
   return wrong;
 }

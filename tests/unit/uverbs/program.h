@@ -141,6 +141,8 @@ class Program {
   /// Registers [address, address + size).
   Errno reg_mr(std::uint32_t pd, std::uint64_t address, std::uint64_t size, std::uint32_t access,
                ib_uverbs_reg_mr_resp& out);
+  Errno destroy_pd(std::uint32_t handle);
+  Errno destroy_mr(std::uint32_t handle);
   /// Allocates a doorbell page and returns its number.
   std::uint32_t uar();
   /// A CQ of 63 entries with doorbells in page `uar`. It begins at memory(); its record is in the
@@ -148,9 +150,13 @@ class Program {
   std::uint32_t create_cq(std::uint32_t uar);
   struct CqOptions {
     std::uint32_t entries = 63;
-    std::uint64_t begin = 0, record = kMemory - 4096;  ///< offsets in memory()
+    std::uint64_t begin = 0, record = kMemory - 4096;     ///< offsets in memory()
+    std::optional<std::uint64_t> address = std::nullopt;  ///< where it begins, instead of `begin`
     std::uint32_t flags = 0;
     std::uint16_t entry_size = 64;  ///< bytes
+    /// Descriptors: a completion channel, and one for asynchronous events.
+    std::optional<std::uint32_t> channel = std::nullopt, events = std::nullopt;
+    std::uint32_t* last = nullptr;  ///< gets the index of the last entry
   };
   Errno create_cq(std::uint32_t uar, const CqOptions& options, std::uint32_t& handle);
   struct SrqOptions {

@@ -29,24 +29,13 @@ class UverbsQueuePair : public testing::Test {
   }
   std::uint64_t at(std::uint64_t page) const { return program_.memory() + page * 4096; }
   std::uint32_t create_cq(std::uint16_t cqe_size = 64) {
-    mlx5_ib_create_cq own{};
-    own.buf_addr = at(1);
-    own.db_addr = at(60);
-    own.cqe_size = cqe_size;
-    own.flags = MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX;
-    own.uar_page_index = static_cast<std::uint16_t>(page_);
-    mlx5_ib_create_cq_resp numbers{};
-    std::uint32_t last = 0;
-    Call call(UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_CREATE);
-    call.number(UVERBS_ATTR_CREATE_CQ_HANDLE, 0)
-        .in(UVERBS_ATTR_CREATE_CQ_CQE, std::uint32_t{32})
-        .in(UVERBS_ATTR_CREATE_CQ_USER_HANDLE, std::uint64_t{7})
-        .in(UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, std::uint32_t{0})
-        .out(UVERBS_ATTR_CREATE_CQ_RESP_CQE, last)
-        .in(UVERBS_ATTR_UHW_IN, own)
-        .out(UVERBS_ATTR_UHW_OUT, numbers);
-    EXPECT_EQ(call.on(program_.context()), 0);
-    return call.made(0);
+    std::uint32_t handle = 0;
+    EXPECT_EQ(
+        program_.create_cq(
+            page_, {.entries = 32, .begin = 4096, .record = 60ull * 4096, .entry_size = cqe_size},
+            handle),
+        0);
+    return handle;
   }
   std::uint32_t create_qp(std::uint32_t pd, std::uint32_t cq) {
     std::uint32_t handle = 0;
