@@ -127,12 +127,12 @@ std::string subject_of(const perf::Options& options, bool of_bandwidth,
 }
 
 /// The passive end of a table that another process prints.
-util::Result<void> serve_table(perf::Station& station, bool of_bandwidth,
+util::Result<void> serve_table(perf::Testbed& testbed, bool of_bandwidth,
                                const std::vector<std::uint64_t>& sizes) {
   const auto go_on = [](double) { return interrupted == 0; };
   for (const auto size : sizes) {
-    auto done = of_bandwidth ? perf::serve_bandwidth(station, size, go_on)
-                             : perf::serve_latency(station, size, go_on);
+    auto done = of_bandwidth ? perf::serve_bandwidth(testbed, size, go_on)
+                             : perf::serve_latency(testbed, size, go_on);
     if (!done || interrupted != 0) return done;
   }
   return {};
@@ -147,10 +147,10 @@ util::Result<void> run_table(perf::Report& report, bool of_bandwidth, perf::Peer
   if (peer != nullptr) {
     if (auto same = peer->agree(subject_of(options, of_bandwidth, sizes)); !same) return same;
   }
-  auto station = perf::Station::create(options, sizes.back(), peer);
-  if (!station) return tl::unexpected(station.error());
-  options = report.options = (*station)->options();
-  if (options.ends.listens) return serve_table(**station, of_bandwidth, sizes);
+  auto testbed = perf::Testbed::create(options, sizes.back(), peer);
+  if (!testbed) return tl::unexpected(testbed.error());
+  options = report.options = (*testbed)->options();
+  if (options.ends.listens) return serve_table(**testbed, of_bandwidth, sizes);
   auto* const table = table_file(options.output);
   fmt::print(table, "{}{}", perf::heading(options, of_bandwidth),
              perf::columns(options, of_bandwidth));
@@ -163,12 +163,12 @@ util::Result<void> run_table(perf::Report& report, bool of_bandwidth, perf::Peer
     };
     std::string line;
     if (of_bandwidth) {
-      const auto result = perf::measure_bandwidth(**station, size, go_on);
+      const auto result = perf::measure_bandwidth(**testbed, size, go_on);
       if (!result) return tl::unexpected(result.error());
       report.bandwidths.push_back(*result);
       line = perf::row(options, *result);
     } else {
-      const auto result = perf::measure_latency(**station, size, go_on);
+      const auto result = perf::measure_latency(**testbed, size, go_on);
       if (!result) return tl::unexpected(result.error());
       report.latencies.push_back(*result);
       line = perf::row(*result);

@@ -4,7 +4,7 @@
 #include <array>
 
 #include "perf/measure.h"
-#include "perf/vigil.h"
+#include "perf/watchdog.h"
 
 namespace softhca::perf {
 
@@ -121,9 +121,9 @@ class Flow {
 };
 
 /// Drops leftovers of the previous run: receives without a message.
-util::Result<void> renew(Station& station) {
-  if (!station.options().is_send()) return {};
-  return station.reconnect();
+util::Result<void> renew(Testbed& testbed) {
+  if (!testbed.options().is_send()) return {};
+  return testbed.reconnect();
 }
 
 /// Reposts receives of the passive end as they complete.
@@ -141,17 +141,17 @@ util::Result<void> take_receives(Side& side, std::uint64_t size) {
 
 }  // namespace
 
-util::Result<Bandwidth> measure_bandwidth(Station& station, std::uint64_t size,
+util::Result<Bandwidth> measure_bandwidth(Testbed& testbed, std::uint64_t size,
                                           const Continue& go_on) {
-  const auto& options = station.options();
-  if (auto done = renew(station); !done) return tl::unexpected(done.error());
+  const auto& options = testbed.options();
+  if (auto done = renew(testbed); !done) return tl::unexpected(done.error());
   const bool timed = options.messages.duration > 0;
   const auto count =
       timed ? UINT64_MAX / 2 : options.messages.iterations.value_or(kBandwidthIterations);
-  auto* const peer = station.peer();
+  auto* const peer = testbed.peer();
   std::vector<Flow> flows;
-  flows.emplace_back(station.a(), peer == nullptr ? &station.b() : nullptr, options, size, count);
-  if (options.bidirectional) flows.emplace_back(station.b(), &station.a(), options, size, count);
+  flows.emplace_back(testbed.a(), peer == nullptr ? &testbed.b() : nullptr, options, size, count);
+  if (options.bidirectional) flows.emplace_back(testbed.b(), &testbed.a(), options, size, count);
   for (auto& flow : flows) {
     if (auto done = flow.prepare(); !done) return tl::unexpected(done.error());
   }
@@ -159,7 +159,7 @@ util::Result<Bandwidth> measure_bandwidth(Station& station, std::uint64_t size,
     if (auto here = peer->meet(); !here) return tl::unexpected(here.error());
   }
   const auto begin = util::monotonic_now();
-  Vigil vigil(station);
+  Watchdog watchdog(testbed);
   bool stopped = false;
   for (std::uint64_t turn = 1; !std::ranges::all_of(flows, &Flow::finished); ++turn) {
     for (auto& flow : flows) {
@@ -167,7 +167,7 @@ util::Result<Bandwidth> measure_bandwidth(Station& station, std::uint64_t size,
     }
     if (turn % 16 != 0) continue;
     const auto now = util::monotonic_now();
-    if (auto alive = vigil.look(now, flows.front().seen() + flows.back().seen()); !alive) {
+    if (auto alive = watchdog.look(now, flows.front().seen() + flows.back().seen()); !alive) {
       return tl::unexpected(alive.error());
     }
     const auto passed = std::chrono::duration<double>(now - begin).count();
@@ -194,14 +194,14 @@ util::Result<Bandwidth> measure_bandwidth(Station& station, std::uint64_t size,
   return out;
 }
 
-util::Result<void> serve_bandwidth(Station& station, std::uint64_t size, const Continue& go_on) {
-  if (auto done = renew(station); !done) return done;
-  auto& side = station.a();
-  const bool receives = station.options().is_send();
-  for (unsigned i = 0; receives && i != station.options().queues.rx_depth; ++i) {
+util::Result<void> serve_bandwidth(Testbed& testbed, std::uint64_t size, const Continue& go_on) {
+  if (auto done = renew(testbed); !done) return done;
+  auto& side = testbed.a();
+  const bool receives = testbed.options().is_send();
+  for (unsigned i = 0; receives && i != testbed.options().queues.rx_depth; ++i) {
     if (side.receive(size) != PostStatus::kOk) return util::fail("posting a receive");
   }
-  if (auto here = station.peer()->meet(); !here) return here;
+  if (auto here = testbed.peer()->meet(); !here) return here;
   for (;;) {
     for (unsigned i = 0; i != kBandwidthTurnsPerLook; ++i) {
       if (!receives) {
@@ -210,8 +210,8 @@ util::Result<void> serve_bandwidth(Station& station, std::uint64_t size, const C
         return done;
       }
     }
-    if (station.lost()) return device_gone();
-    const auto finished = station.peer()->finished();
+    if (testbed.lost()) return device_gone();
+    const auto finished = testbed.peer()->finished();
     if (!finished) return tl::unexpected(finished.error());
     if (*finished || !go_on(-1)) return {};
   }

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "perf/measure.h"
-#include "perf/vigil.h"
+#include "perf/watchdog.h"
 
 namespace softhca::perf {
 
@@ -39,10 +39,10 @@ util::Result<void> post(Side& side, const Options& options, std::uint64_t size, 
 }
 
 /// READ or atomic: waits until it is complete.
-util::Result<void> round_trip(Station& station, std::uint64_t size, std::uint64_t,
+util::Result<void> round_trip(Testbed& testbed, std::uint64_t size, std::uint64_t,
                               const Continue&) {
-  if (auto done = post(station.a(), station.options(), size, true); !done) return done;
-  return wait(station.a().send_cq);
+  if (auto done = post(testbed.a(), testbed.options(), size, true); !done) return done;
+  return wait(testbed.a().send_cq);
 }
 
 /// Each end of a SEND ping-pong has a receive posted before the first message.
@@ -52,10 +52,10 @@ util::Result<void> post_receive(Side& side, std::uint64_t size) {
 }
 
 /// One message from `from`, detected at `to` by its receive completion.
-util::Result<void> send_one(Station& station, Side& from, Side& to, std::uint64_t size,
+util::Result<void> send_one(Testbed& testbed, Side& from, Side& to, std::uint64_t size,
                             bool signaled) {
   if (to.receive(size) != PostStatus::kOk) return util::fail("posting a receive");
-  if (auto done = post(from, station.options(), size, signaled); !done) return done;
+  if (auto done = post(from, testbed.options(), size, signaled); !done) return done;
   if (auto done = wait(to.receive_cq); !done) return done;
   return signaled ? wait(from.send_cq) : util::Result<void>();
 }
@@ -64,18 +64,18 @@ util::Result<void> send_one(Station& station, Side& from, Side& to, std::uint64_
 std::byte mark_of(std::uint64_t round) { return static_cast<std::byte>(round % 255 + 1); }
 
 /// One message from `from`, detected at `to` by its last byte.
-util::Result<void> write_one(Station& station, Side& from, Side& to, std::uint64_t size,
+util::Result<void> write_one(Testbed& testbed, Side& from, Side& to, std::uint64_t size,
                              std::uint64_t round, const Continue& go_on) {
   const bool signaled = round % kSignalEvery == 0;
   const auto mark = mark_of(round);
   from.memory[size - 1] = mark;
-  if (auto done = post(from, station.options(), size, signaled); !done) return done;
+  if (auto done = post(from, testbed.options(), size, signaled); !done) return done;
   const volatile auto* const last = to.target() + size - 1;
-  Vigil vigil(station);
+  Watchdog watchdog(testbed);
   for (unsigned turn = 1; *last != mark; ++turn) {
     to.device.host().progress();
     if (turn % kLatencyTurnsPerLook == 0) {
-      if (auto alive = vigil.look(util::monotonic_now(), 0); !alive) return alive;
+      if (auto alive = watchdog.look(util::monotonic_now(), 0); !alive) return alive;
       if (!go_on(-1)) return util::fail("interrupted");
     }
     Completion failed;
@@ -87,39 +87,39 @@ util::Result<void> write_one(Station& station, Side& from, Side& to, std::uint64
   return signaled ? wait(from.send_cq) : util::Result<void>();
 }
 
-util::Result<void> ping_pong(Station& station, std::uint64_t size, std::uint64_t round,
+util::Result<void> ping_pong(Testbed& testbed, std::uint64_t size, std::uint64_t round,
                              const Continue& go_on) {
   const bool signaled = round % kSignalEvery == 0;
-  auto& a = station.a();
-  auto& b = station.b();
-  if (station.options().is_send()) {
-    if (auto done = send_one(station, a, b, size, signaled); !done) return done;
-    return send_one(station, b, a, size, signaled);
+  auto& a = testbed.a();
+  auto& b = testbed.b();
+  if (testbed.options().is_send()) {
+    if (auto done = send_one(testbed, a, b, size, signaled); !done) return done;
+    return send_one(testbed, b, a, size, signaled);
   }
-  if (auto done = write_one(station, a, b, size, round, go_on); !done) return done;
-  return write_one(station, b, a, size, round, go_on);
+  if (auto done = write_one(testbed, a, b, size, round, go_on); !done) return done;
+  return write_one(testbed, b, a, size, round, go_on);
 }
 
 /// A round with a peer in another process.
-util::Result<void> ping_peer(Station& station, std::uint64_t size, std::uint64_t round,
+util::Result<void> ping_peer(Testbed& testbed, std::uint64_t size, std::uint64_t round,
                              const Continue& go_on) {
   const bool signaled = round % kSignalEvery == 0;
-  auto& side = station.a();
+  auto& side = testbed.a();
   // The answer arrives at the same side.
-  if (!station.options().is_send()) {
-    return write_one(station, side, side, size, round, go_on);
+  if (!testbed.options().is_send()) {
+    return write_one(testbed, side, side, size, round, go_on);
   }
-  if (auto done = post(side, station.options(), size, signaled); !done) return done;
+  if (auto done = post(side, testbed.options(), size, signaled); !done) return done;
   if (auto done = wait(side.receive_cq); !done) return done;
   if (auto done = post_receive(side, size); !done) return done;
   return signaled ? wait(side.send_cq) : util::Result<void>();
 }
 
 /// Waits for a message from the peer. False: the peer is done.
-util::Result<bool> wait_for_ping(Station& station, std::uint64_t size, std::uint64_t round,
+util::Result<bool> wait_for_ping(Testbed& testbed, std::uint64_t size, std::uint64_t round,
                                  const Continue& go_on) {
-  auto& side = station.a();
-  const auto verb = station.options().verb;
+  auto& side = testbed.a();
+  const auto verb = testbed.options().verb;
   const volatile auto* const last = side.target() + size - 1;
   Completion received;
   for (unsigned turn = 1;; ++turn) {
@@ -130,34 +130,34 @@ util::Result<bool> wait_for_ping(Station& station, std::uint64_t size, std::uint
     if (verb == Verb::kWrite && *last == mark_of(round)) return true;
     side.device.host().progress();
     if (turn % kLatencyTurnsPerLook != 0) continue;
-    if (station.lost()) return device_gone();
-    const auto finished = station.peer()->finished();
+    if (testbed.lost()) return device_gone();
+    const auto finished = testbed.peer()->finished();
     if (!finished) return tl::unexpected(finished.error());
     if (*finished || !go_on(-1)) return false;
   }
 }
 
 /// Answers it.
-util::Result<void> pong(Station& station, std::uint64_t size, std::uint64_t round) {
+util::Result<void> pong(Testbed& testbed, std::uint64_t size, std::uint64_t round) {
   const bool signaled = round % kSignalEvery == 0;
-  auto& side = station.a();
-  if (station.options().is_send()) {
+  auto& side = testbed.a();
+  if (testbed.options().is_send()) {
     if (auto done = post_receive(side, size); !done) return done;
   }
   side.memory[size - 1] = mark_of(round);
-  if (auto done = post(side, station.options(), size, signaled); !done) return done;
+  if (auto done = post(side, testbed.options(), size, signaled); !done) return done;
   return signaled ? wait(side.send_cq) : util::Result<void>();
 }
 
 /// Returns when both ends are ready for the first message.
-util::Result<void> meet_peer(Station& station, std::uint64_t size) {
-  auto& side = station.a();
+util::Result<void> meet_peer(Testbed& testbed, std::uint64_t size) {
+  auto& side = testbed.a();
   side.target()[size - 1] = std::byte{0};
-  if (station.options().is_send()) {
-    if (auto done = station.reconnect(); !done) return done;
+  if (testbed.options().is_send()) {
+    if (auto done = testbed.reconnect(); !done) return done;
     if (auto done = post_receive(side, size); !done) return done;
   }
-  return station.peer()->meet();
+  return testbed.peer()->meet();
 }
 
 }  // namespace
@@ -185,24 +185,24 @@ Latency summarize(std::uint64_t size, std::vector<double>& samples) {
   return out;
 }
 
-util::Result<Latency> measure_latency(Station& station, std::uint64_t size, const Continue& go_on) {
-  const auto& options = station.options();
+util::Result<Latency> measure_latency(Testbed& testbed, std::uint64_t size, const Continue& go_on) {
+  const auto& options = testbed.options();
   const bool both_ways = options.verb == Verb::kSend || options.verb == Verb::kWrite;
-  auto* const peer = station.peer();
+  auto* const peer = testbed.peer();
   const auto one = !both_ways ? round_trip : peer == nullptr ? ping_pong : ping_peer;
   if (peer != nullptr) {
-    if (auto here = meet_peer(station, size); !here) return tl::unexpected(here.error());
+    if (auto here = meet_peer(testbed, size); !here) return tl::unexpected(here.error());
   }
   const auto iterations = options.messages.iterations.value_or(kLatencyIterations);
   std::vector<double> samples;
   samples.reserve(options.messages.duration > 0 ? kSamplesMax : iterations);
   for (std::uint64_t i = 1; i <= kWarmUp; ++i) {
-    if (auto done = one(station, size, i, go_on); !done) return tl::unexpected(done.error());
+    if (auto done = one(testbed, size, i, go_on); !done) return tl::unexpected(done.error());
   }
   const auto begin = util::monotonic_now();
   auto before = begin;
   for (std::uint64_t i = kWarmUp + 1;; ++i) {
-    if (auto done = one(station, size, i, go_on); !done) return tl::unexpected(done.error());
+    if (auto done = one(testbed, size, i, go_on); !done) return tl::unexpected(done.error());
     const auto now = util::monotonic_now();
     const auto us = std::chrono::duration<double, std::micro>(now - before).count();
     before = now;
@@ -220,13 +220,13 @@ util::Result<Latency> measure_latency(Station& station, std::uint64_t size, cons
   return summarize(size, samples);
 }
 
-util::Result<void> serve_latency(Station& station, std::uint64_t size, const Continue& go_on) {
-  if (auto here = meet_peer(station, size); !here) return here;
+util::Result<void> serve_latency(Testbed& testbed, std::uint64_t size, const Continue& go_on) {
+  if (auto here = meet_peer(testbed, size); !here) return here;
   for (std::uint64_t round = 1;; ++round) {
-    const auto pinged = wait_for_ping(station, size, round, go_on);
+    const auto pinged = wait_for_ping(testbed, size, round, go_on);
     if (!pinged) return tl::unexpected(pinged.error());
     if (!*pinged) return {};
-    if (auto done = pong(station, size, round); !done) return done;
+    if (auto done = pong(testbed, size, round); !done) return done;
   }
 }
 

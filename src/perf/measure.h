@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "perf/station.h"
+#include "perf/testbed.h"
 
 namespace softhca::perf {
 
@@ -32,13 +32,13 @@ struct Latency {
 /// Called now and then with the fraction done; negative: unknown. Returns false to stop.
 using Continue = std::function<bool(double part)>;
 
-util::Result<Bandwidth> measure_bandwidth(Station& station, std::uint64_t size,
+util::Result<Bandwidth> measure_bandwidth(Testbed& testbed, std::uint64_t size,
                                           const Continue& go_on);
-util::Result<Latency> measure_latency(Station& station, std::uint64_t size, const Continue& go_on);
+util::Result<Latency> measure_latency(Testbed& testbed, std::uint64_t size, const Continue& go_on);
 
 /// The passive end in another process: works until its peer is done.
-util::Result<void> serve_bandwidth(Station& station, std::uint64_t size, const Continue& go_on);
-util::Result<void> serve_latency(Station& station, std::uint64_t size, const Continue& go_on);
+util::Result<void> serve_bandwidth(Testbed& testbed, std::uint64_t size, const Continue& go_on);
+util::Result<void> serve_latency(Testbed& testbed, std::uint64_t size, const Continue& go_on);
 
 /// Statistics of the samples, in microseconds. Sorts them.
 Latency summarize(std::uint64_t size, std::vector<double>& samples);

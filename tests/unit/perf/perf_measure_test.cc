@@ -7,7 +7,7 @@
 
 #include "perf/measure.h"
 #include "perf/report.h"
-#include "perf/vigil.h"
+#include "perf/watchdog.h"
 
 namespace softhca::perf {
 namespace {
@@ -24,19 +24,19 @@ Options options_of(Verb verb, const std::string& a, const std::string& b) {
   options.messages.iterations = 50;
   return options;
 }
-std::unique_ptr<Station> station_of(Options options, bool of_bandwidth, std::uint64_t largest) {
+std::unique_ptr<Testbed> testbed_of(Options options, bool of_bandwidth, std::uint64_t largest) {
   options.bandwidth = of_bandwidth;
   options.latency = !of_bandwidth;
-  auto made = Station::create(options, largest, nullptr);
+  auto made = Testbed::create(options, largest, nullptr);
   EXPECT_TRUE(made) << made.error().message;
   return made ? std::move(*made) : nullptr;
 }
 std::string refusal(const Options& options, std::uint64_t largest) {
-  const auto made = Station::create(options, largest, nullptr);
+  const auto made = Testbed::create(options, largest, nullptr);
   return made ? "" : made.error().message;
 }
 
-TEST(PerfStation, AnOperationThatOneOfTheDevicesLacksIsRefused) {
+TEST(PerfTestbed, AnOperationThatOneOfTheDevicesLacksIsRefused) {
   for (const auto& [a, b] : {std::pair("connectx", "rsnic"), std::pair("rsnic", "jingzhao")}) {
     auto options = options_of(Verb::kAtomic, a, b);
     EXPECT_THAT(refusal(options, 8), HasSubstr("RSNIC-IP has no atomics"));
@@ -46,7 +46,7 @@ TEST(PerfStation, AnOperationThatOneOfTheDevicesLacksIsRefused) {
   }
 }
 
-TEST(PerfStation, AnOperationThatTheServiceLacksIsRefused) {
+TEST(PerfTestbed, AnOperationThatTheServiceLacksIsRefused) {
   auto options = options_of(Verb::kSend, "jingzhao", "jingzhao");
   options.queues.service = QpType::kUd;
   options.queues.mtu = 1024;
@@ -61,8 +61,8 @@ TEST(PerfStation, AnOperationThatTheServiceLacksIsRefused) {
 
 TEST(PerfLatency, HasAsManySamplesAsWereAskedFor) {
   for (const auto verb : {Verb::kSend, Verb::kWrite, Verb::kRead, Verb::kAtomic}) {
-    const auto station = station_of(options_of(verb, "jingzhao", "connectx"), false, 8);
-    const auto result = measure_latency(*station, 8, kOn);
+    const auto testbed = testbed_of(options_of(verb, "jingzhao", "connectx"), false, 8);
+    const auto result = measure_latency(*testbed, 8, kOn);
     ASSERT_TRUE(result) << result.error().message;
     EXPECT_EQ(result->iterations, 50u);
     EXPECT_GT(result->minimum, 0);
@@ -70,11 +70,11 @@ TEST(PerfLatency, HasAsManySamplesAsWereAskedFor) {
 }
 
 TEST(PerfLatency, BytesOfAWriteAreInThePeersMemory) {
-  const auto station = station_of(options_of(Verb::kWrite, "jingzhao", "rsnic"), false, 500);
-  std::ranges::fill(station->a().memory.first(500), std::byte{0x5A});
-  ASSERT_TRUE(measure_latency(*station, 500, kOn));
-  EXPECT_EQ(station->b().target()[498], std::byte{0x5A});
-  EXPECT_EQ(station->b().target()[500], std::byte{0});
+  const auto testbed = testbed_of(options_of(Verb::kWrite, "jingzhao", "rsnic"), false, 500);
+  std::ranges::fill(testbed->a().memory.first(500), std::byte{0x5A});
+  ASSERT_TRUE(measure_latency(*testbed, 500, kOn));
+  EXPECT_EQ(testbed->b().target()[498], std::byte{0x5A});
+  EXPECT_EQ(testbed->b().target()[500], std::byte{0});
 }
 
 TEST(PerfBandwidth, CountsTheMessagesOfBothWays) {
@@ -82,8 +82,8 @@ TEST(PerfBandwidth, CountsTheMessagesOfBothWays) {
     auto options = options_of(Verb::kSend, "jingzhao", "connectx");
     options.bidirectional = both;
     options.queues.cq_mod = 7;
-    const auto station = station_of(options, true, 64);
-    const auto result = measure_bandwidth(*station, 64, kOn);
+    const auto testbed = testbed_of(options, true, 64);
+    const auto result = measure_bandwidth(*testbed, 64, kOn);
     ASSERT_TRUE(result) << result.error().message;
     EXPECT_EQ(result->iterations, 50u);
     EXPECT_NEAR(result->rate * result->seconds, both ? 100 : 50, 0.01);
@@ -95,20 +95,20 @@ TEST(PerfBandwidth, CountsTheMessagesOfBothWays) {
 TEST(PerfBandwidth, EndsWhenItIsToldTo) {
   auto options = options_of(Verb::kWrite, "jingzhao", "jingzhao");
   options.messages.iterations = std::uint64_t{1} << 40;
-  const auto station = station_of(options, true, 8);
+  const auto testbed = testbed_of(options, true, 8);
   unsigned asked = 0;
-  ASSERT_TRUE(measure_bandwidth(*station, 8, [&](double) { return ++asked != 3; }));
+  ASSERT_TRUE(measure_bandwidth(*testbed, 8, [&](double) { return ++asked != 3; }));
   EXPECT_EQ(asked, 3u);
 }
 
-TEST(PerfVigil, PatienceEndsWhenNothingComes) {
-  const auto station = station_of(options_of(Verb::kWrite, "jingzhao", "jingzhao"), true, 8);
+TEST(PerfWatchdog, PatienceEndsWhenNothingComes) {
+  const auto testbed = testbed_of(options_of(Verb::kWrite, "jingzhao", "jingzhao"), true, 8);
   const util::Time begin{std::chrono::seconds(100)};
-  Vigil vigil(*station);
-  EXPECT_TRUE(vigil.look(begin, 1));
-  EXPECT_TRUE(vigil.look(begin + Vigil::kPatience, 1));
-  EXPECT_FALSE(vigil.look(begin + 2 * Vigil::kPatience, 1));
-  EXPECT_TRUE(vigil.look(begin + 2 * Vigil::kPatience, 2)) << "something has come";
+  Watchdog watchdog(*testbed);
+  EXPECT_TRUE(watchdog.look(begin, 1));
+  EXPECT_TRUE(watchdog.look(begin + Watchdog::kPatience, 1));
+  EXPECT_FALSE(watchdog.look(begin + 2 * Watchdog::kPatience, 1));
+  EXPECT_TRUE(watchdog.look(begin + 2 * Watchdog::kPatience, 2)) << "something has come";
 }
 
 /// The coordinates of a line's points.

@@ -45,11 +45,11 @@ struct Side {
   driver::AddressForm peer_address;  ///< for UD
 };
 
-class Station {
+class Testbed {
  public:
   /// Fails with a message if the devices lack a feature. `peer`: null if both ends are in this
-  /// process; it must outlive the station.
-  static util::Result<std::unique_ptr<Station>> create(const Options& options,
+  /// process; it must outlive the testbed.
+  static util::Result<std::unique_ptr<Testbed>> create(const Options& options,
                                                        std::uint64_t largest, Peer* peer);
 
   Side& a() { return *a_; }
@@ -65,7 +65,7 @@ class Station {
   util::Result<void> reconnect();
 
  private:
-  Station(const Options& options, Peer* peer) : options_(options), peer_(peer) {}
+  Testbed(const Options& options, Peer* peer) : options_(options), peer_(peer) {}
   void make_lab();
   util::Result<void> open_functions();
   verbs::Device& device(std::size_t index) {

@@ -7,22 +7,22 @@
 #include <cstdint>
 
 #include "driver/host.h"
-#include "perf/station.h"
+#include "perf/testbed.h"
 
 namespace softhca::perf {
 
 inline tl::unexpected<util::Error> device_gone() { return util::fail(driver::Host::kLost); }
 
-class Vigil {
+class Watchdog {
  public:
   /// Enough for a hundred messages of 2^28 bytes at a gigabyte per second, twice over.
   static constexpr std::chrono::seconds kPatience{60};
 
-  explicit Vigil(Station& station) : station_(station) {}
+  explicit Watchdog(Testbed& testbed) : testbed_(testbed) {}
 
   /// Call now and then. `seen`: any value that changes with each step of progress.
   util::Result<void> look(util::Time now, std::uint64_t seen) {
-    if (station_.lost()) return device_gone();
+    if (testbed_.lost()) return device_gone();
     if (seen != seen_ || since_ == util::Time{}) {
       seen_ = seen;
       since_ = now;
@@ -32,7 +32,7 @@ class Vigil {
   }
 
  private:
-  Station& station_;
+  Testbed& testbed_;
   util::Time since_{};
   std::uint64_t seen_ = 0;
 };

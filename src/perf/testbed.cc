@@ -1,4 +1,4 @@
-#include "perf/station.h"
+#include "perf/testbed.h"
 
 #include <fmt/format.h>
 
@@ -127,14 +127,14 @@ PostStatus Side::receive(std::size_t size) {
   return qp.post_receive({.pieces = {&piece, 1}});
 }
 
-void Station::make_lab() {
+void Testbed::make_lab() {
   lab_ = std::make_unique<lab::Lab>(
       options_.ends.devices,
       lab::Lab::Options{.link = options_.ends.infiniband ? wire::Link::kInfiniband
                                                          : wire::Link::kEthernet});
 }
 
-util::Result<void> Station::open_functions() {
+util::Result<void> Testbed::open_functions() {
   options_.ends.devices.clear();
   for (const auto& where : options_.ends.functions) {
     auto function = open_function(where);
@@ -148,31 +148,31 @@ util::Result<void> Station::open_functions() {
   return {};
 }
 
-util::Result<std::unique_ptr<Station>> Station::create(const Options& options,
+util::Result<std::unique_ptr<Testbed>> Testbed::create(const Options& options,
                                                        std::uint64_t largest, Peer* peer) {
-  std::unique_ptr<Station> station(new Station(options, peer));
+  std::unique_ptr<Testbed> testbed(new Testbed(options, peer));
   try {
     if (options.ends.functions.empty()) {
-      station->make_lab();
-    } else if (auto done = station->open_functions(); !done) {
+      testbed->make_lab();
+    } else if (auto done = testbed->open_functions(); !done) {
       return tl::unexpected(done.error());
     }
     const std::size_t ends = peer == nullptr ? 2 : 1;
     for (std::size_t i = 0; i != ends; ++i) {
-      const auto good = check(options, largest, station->device(i).attributes());
+      const auto good = check(options, largest, testbed->device(i).attributes());
       if (!good) return tl::unexpected(good.error());
     }
     const auto half = std::max<std::size_t>(largest, kAtomicSize) + 64;
-    station->a_ = std::make_unique<Side>(station->device(0), options, 2 * half);
-    if (ends == 2) station->b_ = std::make_unique<Side>(station->device(1), options, 2 * half);
+    testbed->a_ = std::make_unique<Side>(testbed->device(0), options, 2 * half);
+    if (ends == 2) testbed->b_ = std::make_unique<Side>(testbed->device(1), options, 2 * half);
   } catch (const std::runtime_error& error) {
     return util::fail(error.what());
   }
-  if (auto done = station->connect(); !done) return tl::unexpected(done.error());
-  return station;
+  if (auto done = testbed->connect(); !done) return tl::unexpected(done.error());
+  return testbed;
 }
 
-util::Result<void> Station::reconnect() {
+util::Result<void> Testbed::reconnect() {
   if (auto done = a_->qp.to_reset(); !done) return done;
   if (peer_ == nullptr) {
     if (auto done = b_->qp.to_reset(); !done) return done;
@@ -180,13 +180,13 @@ util::Result<void> Station::reconnect() {
   return connect();
 }
 
-verbs::Endpoint Station::describe(Side& side) {
+verbs::Endpoint Testbed::describe(Side& side) {
   return verbs::describe(
       side.qp,
       {.path_mtu = options_.queues.mtu, .reads = options_.queues.reads, .memory = &side.region});
 }
 
-util::Result<void> Station::join(Side& side, const verbs::Endpoint& end) {
+util::Result<void> Testbed::join(Side& side, const verbs::Endpoint& end) {
   side.peer = end;
   if (options_.queues.service == QpType::kUd) {
     auto address = side.pd.make_address(verbs::path_to(end));
@@ -199,7 +199,7 @@ util::Result<void> Station::join(Side& side, const verbs::Endpoint& end) {
                          .reads = options_.queues.reads});
 }
 
-util::Result<void> Station::connect() {
+util::Result<void> Testbed::connect() {
   const auto end_a = describe(*a_);
   if (peer_ == nullptr) {
     const auto end_b = describe(*b_);
