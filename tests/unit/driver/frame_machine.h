@@ -10,9 +10,11 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <random>
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "connectx/device.h"
 #include "driver/connectx/frame_receiver.h"
@@ -22,6 +24,8 @@
 #include "driver/world.h"
 #include "fabric/switch.h"
 #include "util/inspected.h"
+#include "wire/ethernet.h"
+#include "wire/ipv4.h"
 
 namespace softhca::driver::test {
 
@@ -114,6 +118,82 @@ inline std::string end_of_exchange(const FrameMachine& a, const FrameMachine& b,
          softhca::test::inspected(b.device, {}) +
          fmt::format("switch {} {} {}\n", c.delivered, c.flooded, c.dropped_queue_full);
 }
+
+/// Two machines driven by a seed, and everything that an observer could record.
+class FrameExchange {
+ protected:
+  /// Frames that a pass delivers after each device's turn.
+  using Limit = std::function<std::size_t(std::mt19937&)>;
+
+  /// `trains`: of the switch.
+  FrameExchange(unsigned seed, bool trains, const FrameMachine::Options& options, Limit limit)
+      : random_(seed),
+        limit_(std::move(limit)),
+        // In some runs, queues too short for what a turn sends.
+        network_({.queue_frames_max = seed % 3 == 0 ? 20u : 4096u, .trains = trains}),
+        a_(network_, 1, options, [this] { pass(); }),
+        b_(network_, 2, options, [this] { pass(); }) {
+    network_.set_tap(&log_);
+    a_.open();
+    b_.open();
+    std::ranges::copy(pattern(kExchangeMemory, seed), a_.memory.begin());
+  }
+  ~FrameExchange() {
+    // Closing one driver needs both devices to run.
+    a_.close();
+    b_.close();
+    network_.set_tap(nullptr);
+  }
+  FrameExchange(const FrameExchange&) = delete;
+  FrameExchange& operator=(const FrameExchange&) = delete;
+
+  void pass() {
+    for (auto* machine : {&a_, &b_}) {
+      (void)machine->device.run(kExchangeTime);
+      network_.deliver(limit_(random_));
+    }
+  }
+  void poll() {
+    a_.poll(log_.text);
+    b_.poll(log_.text);
+  }
+  /// All that was observed, after so many more passes.
+  std::string finish(unsigned passes) {
+    for (; passes != 0; --passes) pass();
+    poll();
+    return log_.text + end_of_exchange(a_, b_, network_);
+  }
+  /// Bytes that begin with Ethernet and IPv4 headers from machine a to b, or to a group once in
+  /// `group_every` times.
+  std::vector<std::byte> headers(std::size_t size, unsigned group_every, std::size_t total_length,
+                                 wire::IpProtocol protocol) {
+    using Ip = wire::Ipv4Layout;
+    std::vector<std::byte> bytes(size);
+    const std::uint64_t to = random_() % group_every == 0 ? 0x0100'5E00'0001u : 0x020000000002u;
+    const wire::Ethernet ethernet{.destination = wire::MacAddress::from_u64(to),
+                                  .source = wire::MacAddress::from_u64(0x020000000001u),
+                                  .ether_type = wire::EtherType::kIpv4};
+    ethernet.emit(util::MutableView<wire::EthernetLayout>(bytes));
+    const auto l3 = std::span(bytes).subspan(wire::EthernetLayout::kSize);
+    const util::MutableView<Ip> ip(l3);
+    ip.set(Ip::version, 4);
+    ip.set(Ip::ihl, 5);
+    ip.set(Ip::total_length, static_cast<std::uint32_t>(total_length));
+    ip.set(Ip::identification, random_() % 0x10000);
+    ip.set(Ip::ttl, 64);
+    ip.set(Ip::protocol, static_cast<std::uint32_t>(protocol));
+    return bytes;
+  }
+  static constexpr std::size_t kL4 = wire::EthernetLayout::kSize + wire::Ipv4Layout::kSize;
+
+  std::mt19937 random_;
+  Limit limit_;
+  fabric::Switch network_;
+  FrameLog log_;
+  FrameMachine a_;
+  FrameMachine b_;
+  std::uint64_t id_ = 0;
+};
 
 /// Both runs of an exchange were observed to be the same, and long.
 inline void expect_same(const std::string& one, const std::string& other) {

@@ -2,13 +2,10 @@
 // observable, so each test runs twice, with and without trains, and compares everything.
 #include <gtest/gtest.h>
 
-#include <random>
+#include <algorithm>
 #include <string>
 
 #include "driver/frame_machine.h"
-#include "fabric/switch.h"
-#include "wire/ethernet.h"
-#include "wire/ipv4.h"
 #include "wire/tcp.h"
 
 namespace softhca::driver::test {
@@ -19,49 +16,23 @@ FrameMachine::Options options() {
           .receive = {.requests = 512, .pieces = 2}};
 }
 
-/// Two machines driven by a seed, and everything that an observer could record.
-class TrainExchange {
+class TrainExchange : private FrameExchange {
  public:
+  /// Delivers in limits that split trains between turns.
   TrainExchange(bool trains, unsigned seed)
-      : random_(seed),
-        // In some runs, queues too short for what a turn sends.
-        network_({.queue_frames_max = seed % 3 == 0 ? 20u : 4096u, .trains = trains}),
-        a_(network_, 1, options(), [this] { pass(); }),
-        b_(network_, 2, options(), [this] { pass(); }) {
-    network_.set_tap(&log_);
-    a_.open();
-    b_.open();
-    std::ranges::copy(pattern(kExchangeMemory, seed), a_.memory.begin());
-  }
-  ~TrainExchange() {
-    // Closing one driver needs both devices to run.
-    a_.close();
-    b_.close();
-    network_.set_tap(nullptr);
-  }
+      : FrameExchange(seed, trains, options(), [](auto& random) { return 7 + random() % 40; }) {}
 
   std::string run() {
     for (unsigned round = 0; round < 12; ++round) {
       for (auto n = random_() % 100; n != 0; --n) receive();
       for (auto n = random_() % 4; n != 0; --n) send();
       for (auto n = random_() % 4; n != 0; --n) pass();
-      a_.poll(log_.text);
-      b_.poll(log_.text);
+      poll();
     }
-    for (int n = 0; n < 200; ++n) pass();
-    a_.poll(log_.text);
-    b_.poll(log_.text);
-    return log_.text + end_of_exchange(a_, b_, network_);
+    return finish(200);
   }
 
  private:
-  void pass() {
-    for (auto* machine : {&a_, &b_}) {
-      (void)machine->device.run(kExchangeTime);
-      // Deliver in limits that split trains between turns.
-      network_.deliver(7 + random_() % 40);
-    }
-  }
   void receive() {
     const std::size_t size = random_() % 50 == 0 ? 200 : 2048;
     const auto at = random_() % (kExchangeMemory - size);
@@ -70,7 +41,7 @@ class TrainExchange {
   }
   void send() {
     const std::size_t size = random_() % 60000;
-    const auto header = headers(size);
+    const auto header = tcp_headers(size);
     std::vector<Sge> pieces;
     for (std::size_t done = 0; done < size && pieces.size() < 20;) {
       const auto left = size - done;
@@ -87,37 +58,17 @@ class TrainExchange {
                            .checksums = random_() % 4 != 0,
                            .segment_size = mss[random_() % 20 == 0 ? 3 : random_() % 3]});
   }
-  std::vector<std::byte> headers(std::size_t payload) {
-    using Ip = wire::Ipv4Layout;
+  std::vector<std::byte> tcp_headers(std::size_t payload) {
     using Tcp = wire::TcpLayout;
-    std::vector<std::byte> bytes(kTcpHeaders);
-    const std::uint64_t to = random_() % 8 == 0 ? 0x0100'5E00'0001u : 0x020000000002u;
-    const wire::Ethernet ethernet{.destination = wire::MacAddress::from_u64(to),
-                                  .source = wire::MacAddress::from_u64(0x020000000001u),
-                                  .ether_type = wire::EtherType::kIpv4};
-    ethernet.emit(util::MutableView<wire::EthernetLayout>(bytes));
-    const auto l3 = std::span(bytes).subspan(wire::EthernetLayout::kSize);
-    const util::MutableView<Ip> ip(l3);
-    ip.set(Ip::version, 4);
-    ip.set(Ip::ihl, 5);
-    ip.set(Ip::total_length,
-           static_cast<std::uint32_t>(std::min<std::size_t>(0xFFFF, payload + kTcpHeaders)));
-    ip.set(Ip::identification, random_() % 0x10000);
-    ip.set(Ip::ttl, 64);
-    ip.set(Ip::protocol, static_cast<std::uint32_t>(wire::IpProtocol::kTcp));
-    const util::MutableView<Tcp> tcp(l3.subspan(Ip::kSize));
+    auto bytes = headers(kTcpHeaders, 8, std::min<std::size_t>(0xFFFF, payload + kTcpHeaders),
+                         wire::IpProtocol::kTcp);
+    const auto l4 = std::span(bytes).subspan(kL4);
+    const util::MutableView<Tcp> tcp(l4);
     tcp.set(Tcp::sequence, static_cast<std::uint32_t>(random_()));
     tcp.set(Tcp::data_offset, Tcp::kSize / 4);
     tcp.set(Tcp::flags, random_() % 0x100);
     return bytes;
   }
-
-  std::mt19937 random_;
-  fabric::Switch network_;
-  FrameLog log_;
-  FrameMachine a_;
-  FrameMachine b_;
-  std::uint64_t id_ = 0;
 };
 
 class FrameTrains : public ::testing::TestWithParam<unsigned> {};

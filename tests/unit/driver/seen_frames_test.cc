@@ -9,16 +9,11 @@
 
 #include "driver/connectx/frame_sender.h"
 #include "driver/frame_machine.h"
-#include "fabric/switch.h"
-#include "wire/ethernet.h"
-#include "wire/ipv4.h"
+#include "fabric/port.h"
 #include "wire/udp.h"
 
 namespace softhca::driver::test {
 namespace {
-
-constexpr std::size_t kL4 = wire::EthernetLayout::kSize + wire::Ipv4Layout::kSize;
-constexpr std::size_t kUdpHeaders = kL4 + wire::UdpLayout::kSize;
 
 /// Forwards every frame as plain bytes, as a wire does.
 class BytesPort final : public fabric::Port {
@@ -49,25 +44,11 @@ class BytesPort final : public fabric::Port {
   const bool active_;
 };
 
-/// Two machines driven by a seed, and everything that an observer could record.
-class FlowExchange {
+class FlowExchange : private FrameExchange {
  public:
   FlowExchange(bool as_bytes, unsigned seed)
-      : random_(seed),
-        network_({.queue_frames_max = seed % 3 == 0 ? 20u : 4096u, .trains = false}),
-        a_(network_, 1, options(as_bytes), [this] { pass(); }),
-        b_(network_, 2, options(as_bytes), [this] { pass(); }) {
-    network_.set_tap(&log_);
-    a_.open();
-    b_.open();
-    std::ranges::copy(pattern(kExchangeMemory, seed), a_.memory.begin());
-  }
-  ~FlowExchange() {
-    // Closing one driver needs both devices to run.
-    a_.close();
-    b_.close();
-    network_.set_tap(nullptr);
-  }
+      : FrameExchange(seed, false, options(as_bytes),
+                      [](auto&) { return std::numeric_limits<std::size_t>::max(); }) {}
 
   std::string run() {
     for (unsigned round = 0; round < 40; ++round) {
@@ -77,13 +58,9 @@ class FlowExchange {
       for (auto n = random_() % 40; n != 0; --n) receive();
       for (auto n = random_() % 30; n != 0; --n) send();
       for (auto n = random_() % 4; n != 0; --n) pass();
-      a_.poll(log_.text);
-      b_.poll(log_.text);
+      poll();
     }
-    for (int n = 0; n < 50; ++n) pass();
-    a_.poll(log_.text);
-    b_.poll(log_.text);
-    return log_.text + end_of_exchange(a_, b_, network_);
+    return finish(50);
   }
 
  private:
@@ -93,12 +70,6 @@ class FlowExchange {
             .wrap = [as_bytes](fabric::Port& below) {
               return std::make_unique<BytesPort>(below, as_bytes);
             }};
-  }
-  void pass() {
-    for (auto* machine : {&a_, &b_}) {
-      (void)machine->device.run(kExchangeTime);
-      network_.deliver(std::numeric_limits<std::size_t>::max());
-    }
   }
   void receive() {
     const std::size_t size = random_() % 50 == 0 ? 200 : 2048;
@@ -112,7 +83,7 @@ class FlowExchange {
     const std::array<std::size_t, 4> inlined{18, 18, 18, 42};
     const auto in_request = inlined[random_() % inlined.size()];
     const auto at = random_() % (kExchangeMemory - 4096);
-    const auto header = headers(payload);
+    const auto header = udp_headers(payload);
     std::ranges::copy(header, a_.memory.begin() + static_cast<std::ptrdiff_t>(at));
     const auto rest = kUdpHeaders + payload - in_request;
     std::array pieces{a_.piece(at + in_request, rest / 2), a_.piece(at + in_request, rest)};
@@ -125,23 +96,10 @@ class FlowExchange {
                            .checksums = random_() % 8 != 0,
                            .signaled = random_() % 4 == 0});
   }
-  std::vector<std::byte> headers(std::size_t payload) {
-    using Ip = wire::Ipv4Layout;
+  std::vector<std::byte> udp_headers(std::size_t payload) {
     using Udp = wire::UdpLayout;
-    std::vector<std::byte> bytes(kUdpHeaders);
-    const std::uint64_t to = random_() % 16 == 0 ? 0x0100'5E00'0001u : 0x020000000002u;
-    const wire::Ethernet ethernet{.destination = wire::MacAddress::from_u64(to),
-                                  .source = wire::MacAddress::from_u64(0x020000000001u),
-                                  .ether_type = wire::EtherType::kIpv4};
-    ethernet.emit(util::MutableView<wire::EthernetLayout>(bytes));
-    const auto l3 = std::span(bytes).subspan(wire::EthernetLayout::kSize);
-    const util::MutableView<Ip> ip(l3);
-    ip.set(Ip::version, 4);
-    ip.set(Ip::ihl, 5);
-    ip.set(Ip::total_length, static_cast<std::uint32_t>(Ip::kSize + Udp::kSize + payload));
-    ip.set(Ip::identification, random_() % 0x10000);
-    ip.set(Ip::ttl, 64);
-    ip.set(Ip::protocol, static_cast<std::uint32_t>(wire::IpProtocol::kUdp));
+    auto bytes = headers(kUdpHeaders, 16, wire::Ipv4Layout::kSize + Udp::kSize + payload,
+                         wire::IpProtocol::kUdp);
     const auto l4 = std::span(bytes).subspan(kL4);
     const util::MutableView<Udp> udp(l4);
     udp.set(Udp::source_port, 1000);
@@ -150,12 +108,7 @@ class FlowExchange {
     return bytes;
   }
 
-  std::mt19937 random_;
-  fabric::Switch network_;
-  FrameLog log_;
-  FrameMachine a_;
-  FrameMachine b_;
-  std::uint64_t id_ = 0;
+  static constexpr std::size_t kUdpHeaders = kL4 + wire::UdpLayout::kSize;
 };
 
 class SeenFrames : public ::testing::TestWithParam<unsigned> {};
