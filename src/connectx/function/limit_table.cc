@@ -23,45 +23,31 @@ using spec::connectx::odp_per_transport_service_cap;
 using spec::connectx::odp_scheme_cap;
 using spec::connectx::roce_cap;
 
-/// The location of a structure: its group, and the byte offset in the group's image.
+/// A group, and a byte offset in its image.
+template <hca_cap_type Group, std::size_t Offset = 0>
+struct At {
+  static constexpr auto kGroup = Group;
+  static constexpr std::size_t kOffset = Offset;
+};
+/// The location of a structure.
 template <class Structure>
 struct Place;
 template <>
-struct Place<hca_cap> {
-  static constexpr auto kGroup = hca_cap_type::GENERAL;
-  static constexpr std::size_t kOffset = 0;
-};
+struct Place<hca_cap> : At<hca_cap_type::GENERAL> {};
 template <>
-struct Place<eth_offload_cap> {
-  static constexpr auto kGroup = hca_cap_type::ETHERNET_OFFLOADS;
-  static constexpr std::size_t kOffset = 0;
-};
+struct Place<eth_offload_cap> : At<hca_cap_type::ETHERNET_OFFLOADS> {};
 template <>
-struct Place<flow_table_nic_cap> {
-  static constexpr auto kGroup = hca_cap_type::FLOW_TABLE_NIC;
-  static constexpr std::size_t kOffset = 0;
-};
+struct Place<flow_table_nic_cap> : At<hca_cap_type::FLOW_TABLE_NIC> {};
 template <>
-struct Place<flow_table_properties> {
-  static constexpr auto kGroup = hca_cap_type::FLOW_TABLE_NIC;
-  static constexpr std::size_t kOffset =
-      flow_table_nic_cap::flow_table_properties_nic_receive.kOffset;
-};
+struct Place<flow_table_properties>
+    : At<hca_cap_type::FLOW_TABLE_NIC,
+         flow_table_nic_cap::flow_table_properties_nic_receive.kOffset> {};
 template <>
-struct Place<roce_cap> {
-  static constexpr auto kGroup = hca_cap_type::ROCE;
-  static constexpr std::size_t kOffset = 0;
-};
+struct Place<roce_cap> : At<hca_cap_type::ROCE> {};
 template <>
-struct Place<device_event_cap> {
-  static constexpr auto kGroup = hca_cap_type::DEVICE_EVENT;
-  static constexpr std::size_t kOffset = 0;
-};
+struct Place<device_event_cap> : At<hca_cap_type::DEVICE_EVENT> {};
 template <>
-struct Place<atomic_cap> {
-  static constexpr auto kGroup = hca_cap_type::ATOMIC;
-  static constexpr std::size_t kOffset = 0;
-};
+struct Place<atomic_cap> : At<hca_cap_type::ATOMIC> {};
 
 /// The same structure for each transport service of on-demand paging.
 template <std::size_t Offset>
@@ -73,10 +59,7 @@ using ud_odp_caps = OdpCaps<odp_scheme_cap::ud_odp_caps.kOffset>;
 using xrc_odp_caps = OdpCaps<odp_scheme_cap::xrc_odp_caps.kOffset>;
 using dc_odp_caps = OdpCaps<odp_scheme_cap::dc_odp_caps.kOffset>;
 template <std::size_t Offset>
-struct Place<OdpCaps<Offset>> {
-  static constexpr auto kGroup = hca_cap_type::ODP;
-  static constexpr std::size_t kOffset = OdpCaps<Offset>::kPlace;
-};
+struct Place<OdpCaps<Offset>> : At<hca_cap_type::ODP, OdpCaps<Offset>::kPlace> {};
 template <class Structure>
 constexpr bool kIsOdp = std::is_base_of_v<odp_per_transport_service_cap, Structure>;
 template <class Structure>
