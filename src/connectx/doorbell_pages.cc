@@ -25,7 +25,7 @@ using Number = spec::connectx::cq_doorbell_register;
 
 constexpr std::int64_t kDoorbellWork = 50;
 /// Costs of polling a page that the guest has mapped, and the doorbell record of a queue on it.
-constexpr std::int64_t kUarLookWork = 20;
+constexpr std::int64_t kUarPollWork = 20;
 constexpr std::int64_t kQueueWork = 10;
 constexpr std::uint32_t kCqArm = Page::cq_cmd.kOffset;
 constexpr std::uint32_t kEqUpdateAndArm = Page::eq_arm_eqn.kOffset;
@@ -165,28 +165,28 @@ void DoorbellPages::update_eq(UarPage uar, std::uint32_t dword, bool arm) {
 util::Time DoorbellPages::poll(util::Time now) {
   auto& doorbells = *parts_->shared;
   if (doorbells.pages() == 0) return util::kNever;
-  bool heard = false;
-  for (std::size_t i = 0; i != doorbells.pages(); ++i) heard |= poll_page(i);
-  return doorbells.next_look(now, heard);
+  bool found = false;
+  for (std::size_t i = 0; i != doorbells.pages(); ++i) found |= poll_page(i);
+  return doorbells.next_poll(now, found);
 }
 
 bool DoorbellPages::poll_page(std::size_t index) {
   using Kind = SharedDoorbells::Queue::Kind;
-  work_.charge(kUarLookWork);
-  const auto heard = parts_->shared->look(index);
-  if (!heard.sends && !heard.arms) return false;
-  for (const auto number : heard.senders) {
-    if (number != 0) ring_send(heard.page, number);
+  work_.charge(kUarPollWork);
+  const auto stores = parts_->shared->poll(index);
+  if (!stores.sends && !stores.arms) return false;
+  for (const auto number : stores.senders) {
+    if (number != 0) ring_send(stores.page, number);
   }
   // A later doorbell may have overwritten one that was not polled yet, so check every queue.
-  const auto& queues = parts_->shared->queues(heard.page);
+  const auto& queues = parts_->shared->queues(stores.page);
   work_.charge(kDoorbellWork + static_cast<std::int64_t>(queues.size()) * kQueueWork);
   for (const auto& queue : queues) {
-    if (queue.kind == Kind::kSend && heard.sends) {
-      poll_send(heard.page, queue.number);
-    } else if (queue.kind == Kind::kCompletion && heard.arms) {
+    if (queue.kind == Kind::kSend && stores.sends) {
+      poll_send(stores.page, queue.number);
+    } else if (queue.kind == Kind::kCompletion && stores.arms) {
       auto* cq = parts_->completion_queues.find(Cqn(queue.number));
-      if (cq != nullptr && cq->attributes().uar_page == heard.page) cq->hear_arm();
+      if (cq != nullptr && cq->attributes().uar_page == stores.page) cq->poll_arm();
     }
   }
   return true;
@@ -222,8 +222,8 @@ void DoorbellPages::inspect(util::InspectNode& out) const {
   if (shared == nullptr) return;
   out.add("messages_to_mapped_pages", mapped_doorbells_);
   out.add("pages_looked_at", shared->pages());
-  out.add("looks", shared->looks());
-  out.add("heard", shared->heard());
+  out.add("looks", shared->polls());
+  out.add("heard", shared->polls_with_stores());
 }
 
 }  // namespace softhca::connectx

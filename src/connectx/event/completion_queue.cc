@@ -275,7 +275,7 @@ void CompletionQueue::listen(SharedDoorbells& doorbells) {
                                {SharedDoorbells::Queue::Kind::kCompletion, cqn_.value()});
 }
 
-void CompletionQueue::hear_arm() {
+void CompletionQueue::poll_arm() {
   // If this arming was already handled, it has no effect, because cmd_sn is unchanged.
   if (const auto arm = attributes_.queue.record.read(kArmDword)) handle_arm(*arm);
 }

@@ -97,12 +97,12 @@ class CompletionQueue : public hca::Used {
   /// Handles the arm doorbell (PRM 7.12.4). `arm_dword`: the first dword of the doorbell, which
   /// software also writes to the arm record.
   void handle_arm(std::uint32_t arm_dword);
-  /// Registers the CQ on its doorbell page. If the page is a shared one, hear_arm() arms the CQ.
+  /// Registers the CQ on its doorbell page. If the page is a shared one, poll_arm() arms the CQ.
   void listen(SharedDoorbells& doorbells);
   /// Called after a CQ doorbell on a shared page: calls handle_arm() with the arm record. A record
   /// of zeros may be the first arming, or a record not yet in use. In the second case, software
   /// gets an event that it did not request.
-  void hear_arm();
+  void poll_arm();
 
   /// Called after a change of the fault rules, and for a new CQ. Writes the CQEs that no rule holds
   /// back any more.

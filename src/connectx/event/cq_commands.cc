@@ -166,7 +166,7 @@ CommandResult query_cq(DriverState& driver, const Command& command) {
   if (cq == nullptr) return unknown_cq("PRM 12.7.3");
   write_context(*cq, command.output<Out>().sub(Out::cq_context_entry));
   write_page_list(command.out.subspan(Out::pas_offset),
-                  cq->attributes().queue.told(cq->ring().memory().pages()));
+                  cq->attributes().queue.reported(cq->ring().memory().pages()));
   return {};
 }
 

@@ -43,7 +43,7 @@ class QueuePair final : private rdma::WorkQueues {
 
   Qpn qpn() const { return qpn_; }
   const QpContext& context() const { return context_; }
-  std::span<const pcie::Iova> pages() const { return queue_.told(queue_.memory.pages()); }
+  std::span<const pcie::Iova> pages() const { return queue_.reported(queue_.memory.pages()); }
 
   QpSendQueue& send_queue() { return send_queue_; }
   const QpSendQueue& send_queue() const { return send_queue_; }

@@ -143,7 +143,7 @@ CommandResult query_rmp(DriverState& driver, const Command& command) {
   queue.set(wq::lwm, srq->limit());
   queue.set(wq::hw_counter, srq->chain().consumed());
   write_page_list(command.out.subspan(query_rmp_out::kSize),
-                  attributes.queue.told(attributes.queue.memory.pages()));
+                  attributes.queue.reported(attributes.queue.memory.pages()));
   return {};
 }
 

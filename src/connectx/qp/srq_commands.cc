@@ -119,7 +119,7 @@ CommandResult query_srq(DriverState& driver, const Command& command) {
   out.set(srq_context::state, static_cast<std::uint32_t>(state));
   out.set(srq_context::lwm, srq->limit());
   write_page_list(command.out.subspan(query_srq_out::kSize),
-                  attributes.queue.told(attributes.queue.memory.pages()));
+                  attributes.queue.reported(attributes.queue.memory.pages()));
   return {};
 }
 

@@ -118,7 +118,7 @@ CommandResult query_xrc_srq(DriverState& driver, const Command& command) {
   out.set(xrc_srq_context::state, static_cast<std::uint32_t>(state));
   out.set(xrc_srq_context::lwm, srq->limit());
   write_page_list(command.out.subspan(query_xrc_srq_out::kSize),
-                  attributes.queue.told(attributes.queue.memory.pages()));
+                  attributes.queue.reported(attributes.queue.memory.pages()));
   return {};
 }
 

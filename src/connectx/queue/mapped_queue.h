@@ -66,7 +66,7 @@ struct MappedQueue {
   bool in_umem = false;
 
   /// The pages that query commands report. None for a queue in a UMEM, since its command had none.
-  std::span<const pcie::Iova> told(std::span<const pcie::Iova> pages) const {
+  std::span<const pcie::Iova> reported(std::span<const pcie::Iova> pages) const {
     return in_umem ? std::span<const pcie::Iova>() : pages;
   }
 };

@@ -114,28 +114,28 @@ void SharedDoorbells::clear_all() {
   }
 }
 
-SharedDoorbells::Heard SharedDoorbells::look(std::size_t index) {
+SharedDoorbells::Stores SharedDoorbells::poll(std::size_t index) {
   assert(index < listened_.size());
   const auto page = listened_[index];
   auto* const registers = at(page);
-  Heard heard{.page = UarPage(page + kFirstSharedUar)};
-  for (std::size_t i = 0; i != heard.senders.size(); ++i) {
+  Stores stores{.page = UarPage(page + kFirstSharedUar)};
+  for (std::size_t i = 0; i != stores.senders.size(); ++i) {
     const auto dword = take(registers + kFirstSendRegister + i * kSendRegisterSize + kSendNumber);
     if (dword == 0) continue;
-    heard.senders[i] = queue_of_doorbell(dword);
-    heard.sends = true;
+    stores.senders[i] = queue_of_doorbell(dword);
+    stores.sends = true;
   }
-  heard.arms = take(registers + kCqNumber) != 0;
-  return heard;
+  stores.arms = take(registers + kCqNumber) != 0;
+  return stores;
 }
 
-util::Time SharedDoorbells::next_look(util::Time now, bool heard) {
-  ++looks_;
-  if (heard) {
-    ++heard_;
-    last_heard_ = now;
+util::Time SharedDoorbells::next_poll(util::Time now, bool found) {
+  ++polls_;
+  if (found) {
+    ++polls_with_stores_;
+    last_store_ = now;
   }
-  const auto silence = now - last_heard_;
+  const auto silence = now - last_store_;
   if (spins_ && silence < kSpin) return now + kSpinPause;
   return now + std::clamp<util::Duration>(silence / kPatience, kShortestWait, kLongestWait);
 }

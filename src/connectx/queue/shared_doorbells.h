@@ -71,7 +71,7 @@ class SharedDoorbells {
   };
 
   /// The stores to the registers of one page since the last poll.
-  struct Heard {
+  struct Stores {
     UarPage page;
     /// The queue that the doorbell in each send register names; 0: no doorbell.
     std::array<std::uint32_t, 8> senders{};
@@ -101,16 +101,16 @@ class SharedDoorbells {
   /// Number of pages with queues, which must be polled.
   std::size_t pages() const { return listened_.size(); }
   /// Polls a page with queues. @pre index < pages()
-  Heard look(std::size_t index);
+  Stores poll(std::size_t index);
   const std::vector<Queue>& queues(UarPage page) const { return page_of(page).queues; }
 
   /// Records whether the poll at `now` found a store, and returns when the next poll is due: soon
   /// if stores keep arriving, else less and less often. A store waits at most 1/kPatience of the
   /// time since the store before it, and at most kLongestWait.
-  util::Time next_look(util::Time now, bool heard);
+  util::Time next_poll(util::Time now, bool found);
 
-  std::uint64_t looks() const { return looks_; }
-  std::uint64_t heard() const { return heard_; }
+  std::uint64_t polls() const { return polls_; }
+  std::uint64_t polls_with_stores() const { return polls_with_stores_; }
 
   static constexpr auto kLongestWait = std::chrono::milliseconds(4);
   /// The wait is 1/kPatience of the time since the last store.
@@ -136,9 +136,9 @@ class SharedDoorbells {
   bool spins_;         ///< true if another processor can run the storing process
   std::vector<Page> pages_;
   std::vector<std::uint32_t> listened_;  ///< indices of pages_ with queues
-  util::Time last_heard_{};
-  std::uint64_t looks_ = 0;
-  std::uint64_t heard_ = 0;
+  util::Time last_store_{};
+  std::uint64_t polls_ = 0;
+  std::uint64_t polls_with_stores_ = 0;
 };
 
 }  // namespace softhca::connectx

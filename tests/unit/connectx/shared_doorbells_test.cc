@@ -303,8 +303,8 @@ TEST_F(SharedDoorbellPage, IsLookedAtLessOftenTheLongerNothingComes) {
   auto& doorbells = **made;
   const util::Time start{std::chrono::hours(1)};
   const auto wait = [&](util::Duration silence) {
-    (void)doorbells.next_look(start, true);
-    return doorbells.next_look(start + silence, false) - (start + silence);
+    (void)doorbells.next_poll(start, true);
+    return doorbells.next_poll(start + silence, false) - (start + silence);
   };
   using std::chrono::microseconds;
   EXPECT_LE(wait(microseconds(20)), microseconds(10));
