@@ -177,7 +177,7 @@ Errno CompletionQueueCommands::destroy_cq(Request& request) {
   const auto wrong = destroy_object<CompletionQueue>(
       file_.objects, request.number(UVERBS_ATTR_DESTROY_CQ_HANDLE), [&](CompletionQueue& cq) {
         const auto unread = cq.channel == nullptr ? 0 : cq.channel->pipe.take_back(cq.user_handle);
-        out.comp_events_reported = cq.completions_told - static_cast<std::uint32_t>(unread);
+        out.comp_events_reported = cq.completions_reported - static_cast<std::uint32_t>(unread);
         out.async_events_reported = cq.async.take_back();
       });
   return wrong != 0 ? wrong : request.put(UVERBS_ATTR_DESTROY_CQ_RESP, out);

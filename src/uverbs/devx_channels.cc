@@ -39,7 +39,7 @@ constexpr AttributeRule kAllocEvents[] = {
 constexpr std::size_t kTypesMax = 16;
 
 /// The events of the device's capabilities (device_event_cap), and completions.
-bool can_be_told(std::uint16_t type, bool of_object) {
+bool can_be_reported(std::uint16_t type, bool of_object) {
   switch (static_cast<Type>(type)) {
     case Type::COMPLETION:
     case Type::COMMUNICATION_ESTABLISHED:
@@ -141,7 +141,7 @@ Errno DevxChannels::subscribe(Request& request) {
       wrong != 0) {
     return wrong;
   }
-  const auto good = [&](std::uint16_t type) { return can_be_told(type, object != nullptr); };
+  const auto good = [&](std::uint16_t type) { return can_be_reported(type, object != nullptr); };
   if (!std::ranges::all_of(types, good)) return EINVAL;
   std::shared_ptr<const os::UniqueFd> signals;
   std::uint64_t cookie = 0;

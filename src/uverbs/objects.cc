@@ -25,22 +25,22 @@ namespace {
 enum : std::uint32_t { kCqError = 0, kSrqError = 14, kSrqLimit = 15, kWqFatal = 19 };
 
 template <class Record>
-void tell(EventFile& file, const Record& record) {
+void write_event(EventFile& file, const Record& record) {
   file.pipe.write(std::as_bytes(std::span(&record, 1)));
 }
 
 }  // namespace
 
-void AsyncEvents::tell(std::uint32_t type) {
+void AsyncEvents::report(std::uint32_t type) {
   if (file == nullptr) return;
-  ++told_;
-  uverbs::tell(
+  ++reported_;
+  write_event(
       *file, ib_uverbs_async_event_desc{.element = user_handle, .event_type = type, .reserved = 0});
 }
 
 std::uint32_t AsyncEvents::take_back() {
   if (file == nullptr) return 0;
-  return told_ - static_cast<std::uint32_t>(file->pipe.take_back(user_handle));
+  return reported_ - static_cast<std::uint32_t>(file->pipe.take_back(user_handle));
 }
 
 void Objects::clear() {
@@ -118,10 +118,10 @@ void CompletionQueue::forget() {
 void CompletionQueue::handle_event(event_type type) {
   if (type == event_type::COMPLETION) {
     if (channel == nullptr) return;
-    ++completions_told;
-    return tell(*channel, ib_uverbs_comp_event_desc{.cq_handle = user_handle});
+    ++completions_reported;
+    return write_event(*channel, ib_uverbs_comp_event_desc{.cq_handle = user_handle});
   }
-  async.tell(kCqError);
+  async.report(kCqError);
 }
 
 Errno ReceiveQueue::end() {
@@ -131,7 +131,7 @@ Errno ReceiveQueue::end() {
   return wrong;
 }
 
-void ReceiveQueue::handle_event(event_type) { async.tell(kWqFatal); }
+void ReceiveQueue::handle_event(event_type) { async.report(kWqFatal); }
 
 Errno ReceiveTable::end() {
   if (number == 0) return 0;
@@ -161,7 +161,7 @@ Errno SharedReceiveQueue::end() {
 }
 
 void SharedReceiveQueue::handle_event(event_type type) {
-  async.tell(type == event_type::SRQ_LIMIT ? kSrqLimit : kSrqError);
+  async.report(type == event_type::SRQ_LIMIT ? kSrqLimit : kSrqError);
 }
 
 }  // namespace softhca::uverbs

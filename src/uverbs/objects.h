@@ -99,14 +99,14 @@ struct EventFile {
 /// Asynchronous events of one object.
 class AsyncEvents {
  public:
-  void tell(std::uint32_t type);
+  void report(std::uint32_t type);
   /// Withdraws the unread events. Returns how many the program has read.
   std::uint32_t take_back();
   std::shared_ptr<EventFile> file;  ///< null: the program has no descriptor for events
   std::uint64_t user_handle = 0;
 
  private:
-  std::uint32_t told_ = 0;
+  std::uint32_t reported_ = 0;
 };
 
 struct CompletionQueue : Object, EventTarget {
@@ -131,7 +131,7 @@ struct CompletionQueue : Object, EventTarget {
   bool lost = false;                   ///< its memory went, and the program was notified
   std::shared_ptr<EventFile> channel;  ///< null: none
   AsyncEvents async;
-  std::uint32_t completions_told = 0;
+  std::uint32_t completions_reported = 0;
   /// cqe_sz of its context.
   std::uint32_t size_code() const {
     using softhca::spec::connectx::cqe_size;

@@ -79,7 +79,7 @@ Errno check_paths(const Device& device, bool is_connected, QpChange& change) {
 
 }  // namespace
 
-void QueuePair::handle_event(event_type event) { async.tell(verbs_event(event)); }
+void QueuePair::handle_event(event_type event) { async.report(verbs_event(event)); }
 
 /// The checks of ib_uverbs' check_creation_flags and mlx5_ib's process_create_flags.
 Errno QueuePair::prepare(const QpCreation& creation) {
