@@ -169,11 +169,11 @@ QueuePair* DcTargets::connection_for(DcTarget& target, const wire::IbPacket& pac
   }
   if (same) {
     if (!connection->open) return drop(Reason::kDcNotConnected);
-    hear(*connection);
+    note_packet(*connection);
     return &connection->qp;
   }
   if (connection != nullptr && !is_later(eth.session, connection->session) &&
-      engine_.now - connection->heard < kSilence) {
+      engine_.now - connection->last_packet < kSilence) {
     return drop(Reason::kDcOldSession);
   }
   if (!eth.may_connect) return drop(Reason::kDcNotConnected);
@@ -219,14 +219,14 @@ DcConnection* DcTargets::make(DcTarget& target, const DcTarget::Peer& peer) {
 /// Drops some old connections, so that their number stays near that of the last minute.
 void DcTargets::forget_old() {
   for (int i = 0; i != kForgottenAtOnce && !ended_.empty(); ++i) {
-    if (engine_.now - ended_.front()->heard < kSilence) break;
+    if (engine_.now - ended_.front()->last_packet < kSilence) break;
     engine_.keys.work().charge(kEndWork);
     forget(*ended_.front());
   }
   auto at = open_.begin();
   for (int i = 0; i != kForgottenAtOnce && at != open_.end(); ++i) {
     auto& connection = **at++;
-    if (engine_.now - connection.heard < kIdle) break;
+    if (engine_.now - connection.last_packet < kIdle) break;
     if (!connection.qp.responder_->at_rest()) continue;
     engine_.keys.work().charge(kEndWork);
     forget(connection);
@@ -240,7 +240,7 @@ bool DcTargets::make_room() {
     forget(*ended_.front());
     return true;
   }
-  if (open_.empty() || engine_.now - open_.front()->heard < kSilence) return false;
+  if (open_.empty() || engine_.now - open_.front()->last_packet < kSilence) return false;
   forget(*open_.front());
   return true;
 }
@@ -270,11 +270,11 @@ void DcTargets::open(DcConnection& connection, const wire::IbPacket& packet) {
   connection.open = true;
   ++qp.counters_->rx_dct_connect;
   open_.splice(open_.end(), ended_, connection.at);
-  connection.heard = engine_.now;
+  connection.last_packet = engine_.now;
 }
 
-void DcTargets::hear(DcConnection& connection) {
-  connection.heard = engine_.now;
+void DcTargets::note_packet(DcConnection& connection) {
+  connection.last_packet = engine_.now;
   open_.splice(open_.end(), open_, connection.at);
 }
 

@@ -25,7 +25,7 @@ struct DcConnection {
   QueuePair qp;
   std::uint32_t session = 0;
   bool open = false;
-  util::Time heard{};                     ///< time of its last packet
+  util::Time last_packet{};               ///< when it arrived
   std::list<DcConnection*>::iterator at;  ///< its entry in open_ or ended_
 };
 
@@ -74,7 +74,7 @@ class DcTargets {
   bool make_room();
   void forget_old();
   void open(DcConnection& connection, const wire::IbPacket& packet);
-  void hear(DcConnection& connection);
+  void note_packet(DcConnection& connection);
   void end(DcConnection& connection);
   void forget(DcConnection& connection);
   bool end_all(DcTarget& target, util::WorkBudget& work);
