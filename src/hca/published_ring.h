@@ -74,7 +74,7 @@ class PublishedRing {
   /// Fast path of publish(), for entries of a fixed size in a ring that is one piece of local
   /// memory. If the ring is not, returns false and changes nothing.
   template <std::size_t Size>
-  bool publish_local(std::span<const std::byte, Size> entry) {
+  bool publish_fast(std::span<const std::byte, Size> entry) {
     static_assert(Size % kDword == 0);
     auto* const to = memory_.at(place(Size), Size);
     if (to == nullptr) return false;

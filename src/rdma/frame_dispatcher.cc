@@ -67,25 +67,25 @@ inline QueuePair* FrameDispatcher::find_by_header(const Engine& engine,
                                                               const wire::TransportHeaders& headers,
                                                               const wire::Frame& arrived) {
   if (headers.bth.opcode == wire::Opcode::RC_RDMA_WRITE_ONLY) {
-    return qp.responder_->take_write(headers, arrived);
+    return qp.responder_->handle_write_fast(headers, arrived);
   }
   switch (headers.bth.opcode) {
     case wire::Opcode::RC_ACKNOWLEDGE: {
-      const bool taken = qp.requester_->take_acknowledgement(headers);
+      const bool taken = qp.requester_->handle_acknowledgement_fast(headers);
       if (taken && engine.rings.scarce()) qp.requester_->queue().window().give_back();
       return taken;
     }
     case wire::Opcode::RC_SEND_ONLY:
-      return qp.responder_->take_send(headers, arrived);
+      return qp.responder_->handle_send_fast(headers, arrived);
     case wire::Opcode::RC_RDMA_READ_REQUEST:
-      return qp.responder_->take_read(headers, arrived);
+      return qp.responder_->handle_read_fast(headers, arrived);
     case wire::Opcode::RC_RDMA_READ_RESPONSE_ONLY: {
-      const bool taken = qp.requester_->take_read_response(headers, arrived);
+      const bool taken = qp.requester_->handle_read_response_fast(headers, arrived);
       if (taken && engine.rings.scarce()) qp.requester_->queue().window().give_back();
       return taken;
     }
     case wire::Opcode::UD_SEND_ONLY:
-      return qp.responder_->take_datagram(headers, arrived, qp.accepted_.header);
+      return qp.responder_->handle_datagram_fast(headers, arrived, qp.accepted_.header);
     default:
       return false;
   }

@@ -54,9 +54,9 @@ class Requester {
   unsigned send(unsigned quota) { return queue().has_work() ? send_requests(quota) : 0; }
   /// Fast path of handle_answer() for an acknowledgement of everything sent, when all posted
   /// requests were sent and none waits for data. False, with no effect, in any other case.
-  bool take_acknowledgement(const wire::TransportHeaders& headers);
+  bool handle_acknowledgement_fast(const wire::TransportHeaders& headers);
   /// The same for a READ response with all the data of the oldest request.
-  bool take_read_response(const wire::TransportHeaders& headers, const wire::Frame& frame);
+  bool handle_read_response_fast(const wire::TransportHeaders& headers, const wire::Frame& frame);
   /// A packet from the peer's responder (RC).
   void handle_answer(const wire::IbPacket& packet, const wire::Frame& frame) {
     responses_.handle(packet, frame, retransmission_, memory_);

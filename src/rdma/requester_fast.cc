@@ -8,7 +8,7 @@
 
 namespace softhca::rdma {
 
-bool Requester::take_acknowledgement(const wire::TransportHeaders& headers) {
+bool Requester::handle_acknowledgement_fast(const wire::TransportHeaders& headers) {
   const auto& [bth, ext] = headers;
   if (ext.aeth.type != wire::AethType::ACK || window().all_acknowledged() ||
       ((bth.psn.value() + 1) ^ window().sent_end()) & wire::Psn::kMask ||
@@ -19,13 +19,13 @@ bool Requester::take_acknowledgement(const wire::TransportHeaders& headers) {
   window().acknowledge(window().sent_end());
   refresh_retries();
   engine_.timers.stop(qp_, Timer::kAck);
-  queue().complete_sent();
+  queue().complete_done_fast();
   if (!queue().all_fetched()) engine_.mark_ready(qp_);  // it may have waited for room
   return true;
 }
 
-bool Requester::take_read_response(const wire::TransportHeaders& headers,
-                                   const wire::Frame& frame) {
+bool Requester::handle_read_response_fast(const wire::TransportHeaders& headers,
+                                          const wire::Frame& frame) {
   const auto& bth = headers.bth;
   if (window().head() == window().cursor() || qp_.state() != QpState::kRts || !pause().over() ||
       (bth.psn.value() ^ window().unacked()) & wire::Psn::kMask || window().all_acknowledged() ||

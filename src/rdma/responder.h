@@ -43,14 +43,15 @@ class Responder {
   void handle_request(const wire::IbPacket& packet, const wire::Frame& frame);
   /// Fast path of handle_request() for a single-packet RDMA WRITE from the RC QP's peer. False,
   /// with no effect, if a check needs the slow path.
-  bool take_write(const wire::TransportHeaders& headers, const wire::Frame& frame);
+  bool handle_write_fast(const wire::TransportHeaders& headers, const wire::Frame& frame);
   /// The same for a SEND, and for a READ, which is answered immediately.
-  bool take_send(const wire::TransportHeaders& headers, const wire::Frame& frame);
-  bool take_read(const wire::TransportHeaders& headers, const wire::Frame& frame);
+  bool handle_send_fast(const wire::TransportHeaders& headers, const wire::Frame& frame);
+  bool handle_read_fast(const wire::TransportHeaders& headers, const wire::Frame& frame);
   /// The same for a datagram from the path in `seen`.
-  bool take_datagram(const wire::TransportHeaders& headers, const wire::Frame& frame,
-                     wire::AcceptedHeader& seen);
-  /// Caches the source of a packet; later packets to take_send() and take_datagram() have the same.
+  bool handle_datagram_fast(const wire::TransportHeaders& headers, const wire::Frame& frame,
+                            wire::AcceptedHeader& seen);
+  /// Caches the source of a packet; later packets to handle_send_fast() and handle_datagram_fast()
+  /// have the same.
   void remember_source(const wire::IbPacket& packet) {
     message_.receives().remember_source(packet);
   }

@@ -26,7 +26,7 @@ using spec::infiniband::kGrhBytes;
   if (bth.ack_req) answers_.acknowledge_end(numbers_);
 }
 
-bool Responder::take_write(const wire::TransportHeaders& headers, const wire::Frame& frame) {
+bool Responder::handle_write_fast(const wire::TransportHeaders& headers, const wire::Frame& frame) {
   const auto& [bth, ext] = headers;
   const auto& attributes = qp_.attributes();
   const std::uint32_t size = frame.packet_payload();
@@ -46,7 +46,7 @@ bool Responder::take_write(const wire::TransportHeaders& headers, const wire::Fr
   return true;
 }
 
-bool Responder::take_send(const wire::TransportHeaders& headers, const wire::Frame& frame) {
+bool Responder::handle_send_fast(const wire::TransportHeaders& headers, const wire::Frame& frame) {
   const auto& bth = headers.bth;
   const std::uint32_t size = frame.packet_payload();
   if (!is_next(bth) || size <= qp_.options().completion_data.of_sends || size == 0 ||
@@ -75,7 +75,7 @@ bool Responder::take_send(const wire::TransportHeaders& headers, const wire::Fra
   return true;
 }
 
-bool Responder::take_read(const wire::TransportHeaders& headers, const wire::Frame& frame) {
+bool Responder::handle_read_fast(const wire::TransportHeaders& headers, const wire::Frame& frame) {
   const auto& [bth, ext] = headers;
   const auto& attributes = qp_.attributes();
   const auto size = ext.reth.dma_length;
@@ -98,8 +98,8 @@ bool Responder::take_read(const wire::TransportHeaders& headers, const wire::Fra
 }
 
 /// The common case: GRH and payload go to one piece of local memory.
-bool Responder::take_datagram(const wire::TransportHeaders& headers, const wire::Frame& frame,
-                              wire::AcceptedHeader& seen) {
+bool Responder::handle_datagram_fast(const wire::TransportHeaders& headers,
+                                     const wire::Frame& frame, wire::AcceptedHeader& seen) {
   const auto& attributes = qp_.attributes();
   if (qp_.state() != QpState::kRts || !qp_.service().datagram || fatal_ ||
       !qp_.options().datagram_header || headers.ext.deth.qkey.value() != attributes.qkey ||

@@ -194,7 +194,7 @@ bool SendQueue::waits_for_release() const {
   return !window_.empty() && !engine_.released(window_.oldest().last_frame);
 }
 
-void SendQueue::complete_sent() {
+void SendQueue::complete_done_fast() {
   while (!window_.empty()) {
     const auto& e = window_.oldest();
     if (e.status != WorkStatus::kSuccess || !is_released(e)) return complete_done();

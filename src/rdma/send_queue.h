@@ -54,7 +54,7 @@ class SendQueue {
   /// Completes what is done, in order.
   void complete_done();
   /// Fast path of complete_done(): all requests are sent and acknowledged, and none waits for data.
-  void complete_sent();
+  void complete_done_fast();
   /// True if complete_done() may find something to do.
   bool may_complete() const {
     return !window_.empty() &&

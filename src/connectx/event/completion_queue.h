@@ -87,7 +87,7 @@ class CompletionQueue : public hca::Used {
       return write_slow(cqe, solicited);
     }
     put_owner(cqe);
-    return ring_.publish_local(std::span<const std::byte, kCqeSize>(cqe)) ||
+    return ring_.publish_fast(std::span<const std::byte, kCqeSize>(cqe)) ||
            write_slow(cqe, solicited);
   }
 

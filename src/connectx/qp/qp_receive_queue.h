@@ -30,7 +30,7 @@ class QpReceiveQueue {
   bool fetch_piece(MappedQueue& queue, rdma::ReceivePiece& piece) {
     if (!is_plain_ || ring_.available(queue.record).value_or(0) == 0) return false;
     const auto* at = ring_.at_next(queue.memory, ring_.stride());
-    if (at == nullptr || !decode_scatter_piece(at, ring_.stride(), piece.sge)) return false;
+    if (at == nullptr || !decode_scatter_list_fast(at, ring_.stride(), piece.sge)) return false;
     piece.cookie = ring_.consumed();
     ring_.consume(1);
     return true;

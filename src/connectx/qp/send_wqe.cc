@@ -201,7 +201,7 @@ WqeFault take_inline(Segments& segments, rdma::SendRequest& request) {
 
 /// Fast path of take_inline(). Nearly all inline data are one segment with the whole message.
 /// False, with no effect, if there is another segment.
-bool take_only_inline(Segments& segments, rdma::SendRequest& request) {
+bool take_inline_fast(Segments& segments, rdma::SendRequest& request) {
   const View<data_segment_inline> segment(segments.rest());
   const std::size_t length = segment.get(data_segment_inline::byte_count);
   const auto bytes = segments.rest().subspan(data_segment_inline::kSize);
@@ -216,7 +216,7 @@ bool take_only_inline(Segments& segments, rdma::SendRequest& request) {
 WqeFault take_data(Segments& segments, rdma::SendRequest& request) {
   if (!segments.empty() &&
       View<data_segment_pointer>(segments.rest()).get(data_segment_pointer::inline_) != 0 &&
-      take_only_inline(segments, request)) {
+      take_inline_fast(segments, request)) {
     return WqeFault::kNone;
   }
   bool has_pointer = false;

@@ -40,7 +40,7 @@ bool has_receive_signature(std::span<const std::byte> wqe, std::uint32_t queue_n
 void decode_scatter_list(std::span<const std::byte> wqe, std::vector<rdma::Sge>& sges);
 /// Fast path of decode_scatter_list(), for a list of one entry. `wqe` points to `size` bytes that
 /// software may change concurrently. False if the caller must use decode_scatter_list().
-inline bool decode_scatter_piece(const std::byte* wqe, std::size_t size, rdma::Sge& sge) {
+inline bool decode_scatter_list_fast(const std::byte* wqe, std::size_t size, rdma::Sge& sge) {
   using Segment = spec::connectx::receive_data_segment;
   std::array<std::byte, Segment::kSize> copy;
   const util::View<Segment> segment(copy);

@@ -78,7 +78,7 @@ TEST(RdmaReceiveWqe, ByteCountZeroWithAnotherKeyMeansTwoGibibytes) {
   EXPECT_EQ(sges[0].length, 1u << 31);
 }
 
-// If decode_scatter_piece() succeeds, decode_scatter_list() gives the same piece.
+// If decode_scatter_list_fast() succeeds, decode_scatter_list() gives the same piece.
 TEST(RdmaReceiveWqe, AListOfOnePieceIsThatPiece) {
   struct Segment {
     std::uint32_t length, key;
@@ -89,7 +89,7 @@ TEST(RdmaReceiveWqe, AListOfOnePieceIsThatPiece) {
       put_segment(&wqe[16 * i], segments[i].length, segments[i].key, 0x1000 * i);
     }
     rdma::Sge piece{};
-    if (!decode_scatter_piece(wqe.data(), wqe.size(), piece)) return std::nullopt;
+    if (!decode_scatter_list_fast(wqe.data(), wqe.size(), piece)) return std::nullopt;
     std::vector<rdma::Sge> sges;
     decode_scatter_list(wqe, sges);
     EXPECT_EQ(sges.size(), 1u);
