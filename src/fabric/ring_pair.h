@@ -53,9 +53,9 @@ class RingPair {
   std::size_t receive(Port& port, std::size_t frames) {
     return receive(port, frames, [](const wire::Frame&) { return Verdict::kGoes; });
   }
-  /// The same for frames that `judge(frame)` accepts. The head of a frame does not change after
-  /// that, whatever the other process does, unless the frame waits. `judge` must transmit nothing
-  /// in this fabric.
+  /// The same for frames that `judge(frame)` accepts, whose head it may change. The other process
+  /// cannot change the head after that, unless the frame waits. `judge` must transmit nothing in
+  /// this fabric.
   template <class Judge>
   std::size_t receive(Port& port, std::size_t frames, Judge&& judge) {
     give_back(port.released());
@@ -67,7 +67,7 @@ class RingPair {
       if (!read(bytes, frame)) {
         ++count;
       } else {
-        const Verdict verdict = judge(std::as_const(frame));
+        const Verdict verdict = judge(frame);
         if (verdict == Verdict::kWaits) {
           in_.put_back();
           break;

@@ -7,9 +7,10 @@ namespace {
 
 using Attribute = CmMessage::Attribute;
 
-constexpr unsigned kBlockShift = 24;
+/// Bits of a communication ID below its block.
+constexpr unsigned kIdShift = 24;
 
-RoceBlock block_of(std::uint32_t number) { return static_cast<RoceBlock>(number >> kBlockShift); }
+RoceBlock block_of_id(std::uint32_t number) { return static_cast<RoceBlock>(number >> kIdShift); }
 
 bool contains(std::span<const RoceBlock> members, RoceBlock block) {
   return std::ranges::find(members, block) != members.end();
@@ -17,39 +18,34 @@ bool contains(std::span<const RoceBlock> members, RoceBlock block) {
 
 }  // namespace
 
-bool CmDispatch::listen(RoceBlock block, std::uint64_t service, util::Time now) {
+bool CmDispatch::listen(RoceBlock block, const CmService& service, util::Time now) {
   auto& services = services_of_[block];
   if (services.size() >= options_.listeners_max && !services.contains(service)) {
-    drop_expired(block, now);
+    drop_ended(block);
     if (services.size() >= options_.listeners_max) {
       ++counters_.refused;
       return false;
     }
   }
-  const auto [at, is_new] = listeners_.try_emplace(service);
+  const auto [at, is_new] = listeners_.try_emplace({.service = service, .block = block});
   auto& listener = at->second;
-  if (!is_new && listener.block != block) {
-    if (listener.until > now) {
-      ++counters_.refused;
-      return false;
-    }
-    services_of_[listener.block].erase(service);
-  }
-  listener = {.block = block, .until = util::kNever};
+  if (is_new || listener.until <= now) listener.since = ++listens_;
+  listener.until = util::kNever;
   services.insert(service);
   return true;
 }
 
-void CmDispatch::unlisten(RoceBlock block, std::uint64_t service, util::Time now) {
-  const auto at = listeners_.find(service);
-  if (at == listeners_.end() || at->second.block != block) return;
+void CmDispatch::unlisten(RoceBlock block, const CmService& service, util::Time now) {
+  const auto at = listeners_.find({.service = service, .block = block});
+  if (at == listeners_.end()) return;
   if (at->second.until == util::kNever) at->second.until = now + kListensAgain;
 }
 
-void CmDispatch::drop_expired(RoceBlock block, util::Time now) {
-  std::erase_if(services_of_[block], [&](std::uint64_t service) {
-    const auto at = listeners_.find(service);
-    if (at->second.until > now) return false;
+/// Forgets what the process no longer listens on.
+void CmDispatch::drop_ended(RoceBlock block) {
+  std::erase_if(services_of_[block], [&](const CmService& service) {
+    const auto at = listeners_.find({.service = service, .block = block});
+    if (at->second.until == util::kNever) return false;
     listeners_.erase(at);
     return true;
   });
@@ -57,7 +53,9 @@ void CmDispatch::drop_expired(RoceBlock block, util::Time now) {
 
 void CmDispatch::forget(RoceBlock block) {
   if (const auto at = services_of_.find(block); at != services_of_.end()) {
-    for (const auto service : at->second) listeners_.erase(service);
+    for (const auto& service : at->second) {
+      listeners_.erase({.service = service, .block = block});
+    }
     services_of_.erase(at);
   }
   std::erase_if(request_order_, [&](const RequestKey& key) {
@@ -82,48 +80,79 @@ void CmDispatch::remember(const RequestKey& key, const Request& request) {
   request_order_.pop_front();
 }
 
+/// The first of the processes that listen; else the last of those that may listen again. 0: none.
+RoceBlock CmDispatch::find_listener(const CmService& service, Members members,
+                                    util::Time now) const {
+  const ListenerKey* found = nullptr;
+  const Listener* best = nullptr;
+  const auto is_better = [&best](const Listener& one) {
+    if (best == nullptr) return true;
+    const bool lives = one.until == util::kNever, best_lives = best->until == util::kNever;
+    if (lives != best_lives) return lives;
+    return lives ? one.since < best->since : one.until > best->until;
+  };
+  for (auto at = listeners_.lower_bound({.service = service});
+       at != listeners_.end() && at->first.service == service; ++at) {
+    if (at->second.until <= now || !contains(members, at->first.block)) continue;
+    if (!is_better(at->second)) continue;
+    found = &at->first;
+    best = &at->second;
+  }
+  return found == nullptr ? RoceBlock{0} : found->block;
+}
+
+RoceBlock CmDispatch::find_listener(std::uint64_t id, const wire::Gid& to, Members members,
+                                    util::Time now) const {
+  const auto family = to.is_ipv4() ? CmService::all_ipv4() : CmService::all_ipv6();
+  for (const auto& address : {to, family, CmService::all()}) {
+    const auto block = find_listener(CmService{.id = id, .address = address}, members, now);
+    if (block != 0) return block;
+  }
+  return 0;
+}
+
 /// A repeated request goes where it went first: its connection is there, even if another process
 /// listens by now.
-CmDispatch::Target CmDispatch::find_listener(const wire::Gid& from, const CmMessage& message,
-                                             Members members, util::Time now) {
-  const RequestKey key{
-      .from = from, .number = message.local, .datagram = message.attribute == Attribute::SIDR_REQ};
+CmDispatch::Target CmDispatch::find_request_target(const Ends& ends, const CmMessage& message,
+                                                   Members members, util::Time now) {
+  const RequestKey key{.from = ends.from,
+                       .number = message.local,
+                       .datagram = message.attribute == Attribute::SIDR_REQ};
   const auto* const before = find_request(key, now);
   if (before != nullptr && before->service == message.service && contains(members, before->block)) {
     return {.block = before->block, .duplicate = true};
   }
-  const auto at = listeners_.find(message.service);
-  const bool listens =
-      at != listeners_.end() && at->second.until > now && contains(members, at->second.block);
-  if (!listens) return {.block = members.front(), .expected = false};
-  return {.block = at->second.block};
+  const auto block = find_listener(message.service, ends.to, members, now);
+  if (block == 0) return {.block = members.front(), .expected = false};
+  return {.block = block};
 }
 
-CmDispatch::Target CmDispatch::find(const wire::Gid& from, const CmMessage& message,
-                                    Members members, util::Time now) {
+CmDispatch::Target CmDispatch::find(const Ends& ends, const CmMessage& message, Members members,
+                                    util::Time now) {
   if (members.empty()) return {};
-  if (message.is_request()) return find_listener(from, message, members, now);
+  if (message.is_request()) return find_request_target(ends, message, members, now);
   if (message.remote == 0 && message.attribute == Attribute::REJ) {
     // The peer gives up a request before it has received this side's number (IBTA 12.6.7.2).
-    const auto* const request = find_request({.from = from, .number = message.local}, now);
+    const auto* const request = find_request({.from = ends.from, .number = message.local}, now);
     if (request == nullptr || !contains(members, request->block)) return {};
     return {.block = request->block};
   }
-  const auto block = block_of(message.remote);
+  const auto block = block_of_id(message.remote);
   if (contains(members, block)) return {.block = block};
   // The peer of a process that has ended waits for a confirmation.
   if (message.attribute == Attribute::DREQ) return {.block = members.front(), .expected = false};
   return {};
 }
 
-std::optional<RoceBlock> CmDispatch::route(const wire::Gid& from, std::span<const std::byte> packet,
+std::optional<RoceBlock> CmDispatch::route(const Ends& ends, std::span<const std::byte> packet,
                                            Members members, util::Time now) {
+  const auto& from = ends.from;
   const auto message = CmMessage::parse(packet);
   if (!message || from.is_multicast()) {
     ++counters_.malformed;
     return std::nullopt;
   }
-  const auto target = find(from, *message, members, now);
+  const auto target = find(ends, *message, members, now);
   if (target.block == 0) {
     ++counters_.unknown;
     return std::nullopt;

@@ -1,7 +1,9 @@
 // Several processes share one IP address, and so its QP1: finds the process that a communication
 // manager's message is for. It does no I/O.
 //
-// - A request (REQ, SIDR_REQ) goes to the process that listens on its service ID.
+// - A request (REQ, SIDR_REQ) goes to the process that listens on its service ID at the address
+// that
+//   the request was sent to. A listener of that address precedes one of all addresses.
 // - Any other message has the number of its receiver's connection. The upper 8 bits are the block
 //   of the process, as those of its QP numbers are.
 // - A message that no process expects, but that a host would answer, goes to the process that has
@@ -27,11 +29,31 @@
 
 namespace softhca::hub {
 
+/// A service ID, and the addresses at which a process listens on it.
+struct CmService {
+  std::uint64_t id = 0;
+  wire::Gid address;  ///< of the machine, or one of those below
+
+  static wire::Gid all() { return {}; }
+  static wire::Gid all_ipv4() { return wire::Gid::from_ipv4(0); }
+  /// ::1, which no device has.
+  static wire::Gid all_ipv6() {
+    wire::Gid gid;
+    gid.bytes.back() = std::byte{1};
+    return gid;
+  }
+
+  friend auto operator<=>(const CmService&, const CmService&) = default;
+};
+
 class CmDispatch {
  public:
+  /// Living listeners of one process.
+  static constexpr std::size_t kListenersMax = 1024;
+
   struct Options {
-    std::size_t listeners_max = 1024;  ///< service IDs of one process
-    std::size_t requests_max = 4096;   ///< requests whose process is remembered
+    std::size_t listeners_max = kListenersMax;
+    std::size_t requests_max = 4096;  ///< requests whose process is remembered
     /// Many ranks of a job on one machine connect to many on another together.
     PeerRates::Options rate{.burst = 16384, .per_second = 16384};
     /// For messages that no process expects.
@@ -56,17 +78,24 @@ class CmDispatch {
   explicit CmDispatch(const Options& options)
       : options_(options), rates_(options.rate), unexpected_rates_(options.unexpected_rate) {}
 
-  /// From now on requests for `service` go to the process. False: another one listens there, or it
-  /// has too many listeners.
-  bool listen(RoceBlock block, std::uint64_t service, util::Time now);
+  /// From now on requests for `service` go to the process, unless another one listens there too:
+  /// then they go to the first, until it no longer does. Processes do not wait for each other's
+  /// messages to the hub, so the next listener's may arrive before the end of the last. False: the
+  /// process has too many listeners.
+  bool listen(RoceBlock block, const CmService& service, util::Time now);
   /// No effect if the process does not listen there.
-  void unlisten(RoceBlock block, std::uint64_t service, util::Time now);
+  void unlisten(RoceBlock block, const CmService& service, util::Time now);
   /// The process has left.
   void forget(RoceBlock block);
 
-  /// `from`: the peer. `packet`: from the BTH to the ICRC. `members`: the processes that have the
-  /// address that it was sent to, the oldest first. Nothing: drop it.
-  std::optional<RoceBlock> route(const wire::Gid& from, std::span<const std::byte> packet,
+  /// The addresses of a message.
+  struct Ends {
+    wire::Gid from;  ///< the peer
+    wire::Gid to;
+  };
+  /// `packet`: from the BTH to the ICRC. `members`: the processes that have the address that it was
+  /// sent to, the oldest first. Nothing: drop it.
+  std::optional<RoceBlock> route(const Ends& ends, std::span<const std::byte> packet,
                                  std::span<const RoceBlock> members, util::Time now);
 
   const Counters& counters() const { return counters_; }
@@ -74,8 +103,13 @@ class CmDispatch {
   std::size_t requests() const { return requests_.size(); }
 
  private:
-  struct Listener {
+  struct ListenerKey {
+    CmService service;
     RoceBlock block = 0;
+    friend auto operator<=>(const ListenerKey&, const ListenerKey&) = default;
+  };
+  struct Listener {
+    std::uint64_t since = 0;          ///< order of the calls of listen()
     util::Time until = util::kNever;  ///< kNever: it listens; else how long it may listen again
   };
   /// A peer's number of a request.
@@ -98,16 +132,20 @@ class CmDispatch {
   };
   using Members = std::span<const RoceBlock>;
 
-  Target find(const wire::Gid& from, const CmMessage& message, Members members, util::Time now);
-  Target find_listener(const wire::Gid& from, const CmMessage& message, Members members,
-                       util::Time now);
+  Target find(const Ends& ends, const CmMessage& message, Members members, util::Time now);
+  Target find_request_target(const Ends& ends, const CmMessage& message, Members members,
+                             util::Time now);
+  RoceBlock find_listener(std::uint64_t id, const wire::Gid& to, Members members,
+                          util::Time now) const;
+  RoceBlock find_listener(const CmService& service, Members members, util::Time now) const;
   const Request* find_request(const RequestKey& key, util::Time now) const;
   void remember(const RequestKey& key, const Request& request);
-  void drop_expired(RoceBlock block, util::Time now);
+  void drop_ended(RoceBlock block);
 
   const Options options_;
-  std::map<std::uint64_t, Listener> listeners_;               ///< by service ID
-  std::map<RoceBlock, std::set<std::uint64_t>> services_of_;  ///< the keys of listeners_
+  std::map<ListenerKey, Listener> listeners_;
+  std::map<RoceBlock, std::set<CmService>> services_of_;  ///< the keys of listeners_
+  std::uint64_t listens_ = 0;
   std::map<RequestKey, Request> requests_;
   std::deque<RequestKey> request_order_;  ///< the keys of requests_, the oldest first
   PeerRates rates_;

@@ -13,7 +13,7 @@ namespace softhca::hub {
 /// In host byte order: both ends run on one machine.
 struct Hello {
   /// Must change whenever anything below changes.
-  static constexpr std::uint64_t kMagic = 0x3430'6275'6861'6368;  // "hcahub04"
+  static constexpr std::uint64_t kMagic = 0x3530'6275'6861'6368;  // "hcahub05"
 
   std::uint64_t magic = kMagic;
   std::uint32_t number = 0;

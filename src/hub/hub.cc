@@ -33,12 +33,7 @@ constexpr int kBacklog = 512;
 /// Frames between two polls of the sockets, and frames from one process in each round.
 constexpr std::size_t kFramesPerTurn = 128;
 constexpr std::size_t kFramesAtOnce = 16;
-/// Bytes that must be free in a receiver's ring before a frame is sent: kFramesAtOnce frames of any
-/// common size.
-std::size_t room_for_frames(std::size_t ring_capacity) {
-  return std::min(std::size_t{128} << 10, ring_capacity / 2);
-}
-/// The same for a capture.
+/// Bytes that must be free in a capture before a frame is taken: see room_for_frames().
 constexpr std::size_t kTapRoom = std::size_t{1} << 20;
 constexpr auto kLookAgain = std::chrono::microseconds(50);
 /// Frames of a departed process that are still delivered.
@@ -64,6 +59,13 @@ util::Result<Ring> make_ring(std::size_t capacity) {
   return Ring{.memory = *std::move(memory), .created = *std::move(created)};
 }
 
+/// Learns that a station which is no process is behind process `number`.
+void learn_source(fabric::MacTable& stations, unsigned number, std::span<const std::byte> header) {
+  if (header.size() < wire::EthernetLayout::kSize) return;
+  const auto source = wire::Ethernet::parse(wire::EthernetView(header)).source;
+  if (number_of(source.bytes) == 0 && source != RoceLink::mac()) stations.learn(source, number);
+}
+
 util::Result<void> send_hello(int socket, unsigned number, const std::array<int, kFds>& fds) {
   Hello hello;
   hello.number = number;
@@ -81,8 +83,10 @@ Hub::Hub(os::EventLoop& loop, std::string socket_path, const Options& options)
       numbers_(options.number_max, options.first_block, options.claim_block),
       poll_(options.poll),
       work_(loop, [this] { turn(); }),
-      roce_(loop, {.port = options.roce_port, .clock = options.clock},
-            [this](unsigned number, const auto& datagram) { return forward(number, datagram); }) {
+      station_(
+          loop,
+          {.port = options.roce_port, .clock = options.clock, .publish = options.publish_block},
+          [this](unsigned number, const auto& datagram) { return forward(number, datagram); }) {
   switch_.set_tap(options.tap);
   if (options.others != nullptr) attach_others();
 }
@@ -230,9 +234,17 @@ void Hub::handle_socket(Client& client) {
 bool Hub::serve(Client& client, const Request& request) {
   loop_.budget().charge(kRequestWork);
   if (request.kind == Request::Kind::kAcceptLinks) return !std::exchange(client.is_willing, true);
-  if (request.kind == Request::Kind::kJoinAddress && client.is_willing) return false;
-  return roce_.serve({.number = client.number, .pid = client.pid, .socket = client.socket.get()},
-                     request);
+  if (request.kind == Request::Kind::kShare && station_.number() == 0) begin_station();
+  if (!station_.requests().serve(
+          {.number = client.number, .pid = client.pid, .socket = client.socket.get()}, request,
+          station_.number())) {
+    return false;
+  }
+  if (request.kind == Request::Kind::kJoinAddress && client.is_willing) {
+    note(client, LinkNote::Kind::kIntroduced, client.number);
+    work_.raise();
+  }
+  return true;
 }
 
 /// Delivers frames that a departed process sent before. True: nothing is left, so remove it.
@@ -269,7 +281,7 @@ void Hub::remove(Client& client) {
   os::close_connection(std::move(client.socket), janitor_);
   by_number_.erase(client.number);
   if (options_.others != nullptr) options_.others->handle_member(client.number, false);
-  roce_.host().forget(client.number);
+  station_.requests().host().forget(client.number);
   give_back_numbers();
   stations_.forget_port(client.number);
   std::erase(active_, &client);
@@ -316,38 +328,20 @@ std::size_t Hub::take_frames(Client& client) {
     held_ |= waits;
     if (waits) return 0;
   }
-  const auto taken = client.link.receive(kFramesAtOnce, [&](const wire::Frame& frame) {
+  const auto taken = client.link.receive(kFramesAtOnce, [&](wire::Frame& frame) {
+    learn_source(stations_, client.number, frame.link_header());
+    if (station_.is_for(frame.link_header())) {
+      return station_.steer(frame, client.number, [this](unsigned number) {
+        auto* const to = find(number);
+        return to != nullptr && !to->leaves && is_full(*to);
+      });
+    }
     if (must_wait(client, frame.head())) return fabric::Verdict::kWaits;
     return look_at(client, frame.head()) ? fabric::Verdict::kTaken : fabric::Verdict::kGoes;
   });
+  station_.flush();
   switch_.deliver(kAll);
   return taken;
-}
-
-/// Whether the unicast destination's ring is full, which stalls `client`. Multicast never stalls.
-bool Hub::must_wait(Client& client, std::span<const std::byte> frame) {
-  if (frame.size() < wire::EthernetLayout::kSize) return false;
-  const auto ethernet = wire::Ethernet::parse(wire::EthernetView(frame));
-  if (number_of(std::as_bytes(std::span(ethernet.source.bytes))) == 0 &&
-      ethernet.source != RoceLink::mac()) {
-    stations_.learn(ethernet.source, client.number);
-  }
-  auto* const other = find_station(frame);
-  if (other == nullptr && options_.others != nullptr) {
-    const bool waits = options_.others->must_wait(frame);
-    held_ |= waits;
-    return waits;
-  }
-  return other != nullptr && other != &client && !other->leaves && is_full(*other);
-}
-
-bool Hub::is_full(Client& client) {
-  const auto enough = room_for_frames(options_.ring_capacity);
-  auto& link = client.link;
-  const bool full =
-      client.patience.room(link.room(enough), link.taken(), enough, options_.clock) == 0;
-  held_ |= full;
-  return full;
 }
 
 /// Takes frames from all active clients in turn.

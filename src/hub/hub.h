@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -29,7 +30,7 @@
 #include "hub/other_hubs.h"
 #include "hub/patience.h"
 #include "hub/request.h"
-#include "hub/roce_requests.h"
+#include "hub/station.h"
 #include "os/adaptive_poll.h"
 #include "os/event_loop.h"
 #include "os/janitor.h"
@@ -62,6 +63,9 @@ class Hub {
     /// How long to poll for the next frame before going to sleep. Zero: not at all.
     util::Duration poll = std::chrono::microseconds(20);
     util::TimeSource clock = util::monotonic_now;
+    /// Called when process `number` gets a block of QP numbers, and with 0 when it leaves. Block 0:
+    /// the station of shared addresses. May be empty.
+    std::function<void(RoceBlock block, unsigned number)> publish_block = {};
   };
   struct Counters {
     std::uint64_t joined = 0;
@@ -87,7 +91,7 @@ class Hub {
 
   std::size_t clients() const { return clients_.size(); }
   const Counters& counters() const { return counters_; }
-  RoceHost::Counters roce_counters() const { return roce_.host().counters(); }
+  const Station& station() const { return station_; }
 
  private:
   struct Client;
@@ -114,7 +118,7 @@ class Hub {
   void settle();
   void look_for_loss(Client& client);
   Client* find(unsigned number) const;
-  bool must_wait(Client& client, std::span<const std::byte> frame);
+  bool must_wait(const Client& client, std::span<const std::byte> frame);
   bool is_full(Client& client);
   Client* find_station(std::span<const std::byte> frame) const;
   // Hubs of other machines (hub_links.cc).
@@ -130,6 +134,7 @@ class Hub {
   void warn(std::string_view text);
   unsigned next_number();
   void give_back_numbers();
+  void begin_station();
 
   os::EventLoop& loop_;
   const std::string socket_path_;
@@ -141,17 +146,17 @@ class Hub {
   std::vector<std::unique_ptr<Client>> clients_;
   /// Clients whose rings are polled; any other signals its eventfd first
   std::vector<Client*> active_;
-  std::map<unsigned, Client*> by_number_;
-  fabric::MacTable stations_{4096};  ///< client numbers by foreign source MAC
-  bool held_ = false;                ///< some frame waited for room in the last round
-  os::UniqueFd timer_;               ///< wakes the hub to retry then
+  std::map<unsigned, Client*> by_number_;  ///< null: the number of station_
+  fabric::MacTable stations_{4096};        ///< client numbers by foreign source MAC
+  bool held_ = false;                      ///< some frame waited for room in the last round
+  os::UniqueFd timer_;                     ///< wakes the hub to retry then
   Numbers numbers_;
   os::AdaptivePoll poll_;
   os::EventLoop::Notice work_;
   Patience tap_patience_{1};  ///< any progress counts: the file is the user's own
   util::RateLimiter warnings_{10, std::chrono::seconds(10)};
   Counters counters_;
-  RoceRequests roce_;
+  Station station_;
 };
 
 }  // namespace softhca::hub

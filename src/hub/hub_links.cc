@@ -1,9 +1,12 @@
-// Links between processes: their creation, and the notes to both ends (link_note.h). The hub's port
-// to hubs of other machines (other_hubs.h), and the frames of datagrams that the hub forwards.
+// Links between processes: their creation, and the notes to both ends (link_note.h). Frames that
+// wait for room. The hub's port to hubs of other machines (other_hubs.h), the station of shared
+// addresses (station.h), and the frames of datagrams that the hub forwards.
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <memory>
 #include <span>
+#include <utility>
 
 #include "hub/fd_message.h"
 #include "hub/hello.h"
@@ -19,6 +22,11 @@ constexpr unsigned kFramesBeforeLink = 16;
 /// Frames from other hubs in each round, but at least those of a datagram. One without frames costs
 /// as much as a frame.
 constexpr std::size_t kFramesOfOthers = 16;
+/// Bytes that must be free in a receiver's ring before a frame is sent: some frames of any
+/// common size.
+std::size_t room_for_frames(std::size_t ring_capacity) {
+  return std::min(std::size_t{128} << 10, ring_capacity / 2);
+}
 
 }  // namespace
 
@@ -95,6 +103,27 @@ void Hub::introduce(Client& a, Client& b) {
   ++counters_.links;
 }
 
+/// Whether the unicast destination's ring is full, which stalls `client`. Multicast never stalls.
+bool Hub::must_wait(const Client& client, std::span<const std::byte> frame) {
+  if (frame.size() < wire::EthernetLayout::kSize) return false;
+  auto* const other = find_station(frame);
+  if (other == nullptr && options_.others != nullptr) {
+    const bool waits = options_.others->must_wait(frame);
+    held_ |= waits;
+    return waits;
+  }
+  return other != nullptr && other != &client && !other->leaves && is_full(*other);
+}
+
+bool Hub::is_full(Client& client) {
+  const auto enough = room_for_frames(options_.ring_capacity);
+  auto& link = client.link;
+  const bool full =
+      client.patience.room(link.room(enough), link.taken(), enough, options_.clock) == 0;
+  held_ |= full;
+  return full;
+}
+
 // Other machines ---------------------------------------------------------------------------------
 
 void Hub::attach_others() {
@@ -102,7 +131,8 @@ void Hub::attach_others() {
     auto* const client = find_station(frame);
     return client != nullptr && !client->leaves && is_full(*client);
   };
-  options_.others->attach(switch_.create_port("trunk"), is_full_station, [this] { work_.raise(); });
+  auto port = std::make_unique<StationPort>(switch_.create_port("trunk"), station_);
+  options_.others->attach(std::move(port), is_full_station, [this] { work_.raise(); });
 }
 
 std::size_t Hub::take_from_others() {
@@ -123,12 +153,23 @@ std::size_t Hub::take_from_others() {
 
 /// The process to which a frame goes, or behind which its station is. @pre an Ethernet frame
 Hub::Client* Hub::find_station(std::span<const std::byte> frame) const {
+  if (station_.is_for(frame)) return find(station_.process_of(frame));
   auto to = number_of(frame);
   if (to == 0) {
     const auto mac = wire::MacAddress::from(frame.first<wire::MacAddress::kSize>());
     to = stations_.find(mac).value_or(0);
   }
   return find(to);
+}
+
+/// Without a free number there is none, and no process shares addresses.
+void Hub::begin_station() {
+  const auto number = next_number();
+  if (number == 0) return;
+  by_number_[number] = nullptr;
+  station_.begin(number, switch_.create_port("shared addresses"));
+  if (options_.others != nullptr) options_.others->handle_member(number, true);
+  if (options_.publish_block) options_.publish_block(0, number);
 }
 
 /// False: the process's ring is full. The hub waits for no process with datagrams of peers.

@@ -11,7 +11,6 @@
 #include "os/shared_ring.h"
 #include "os/unique_fd.h"
 #include "util/result.h"
-#include "wire/gid.h"
 
 namespace softhca::hub {
 
@@ -51,22 +50,6 @@ constexpr std::chrono::seconds kJoinPatience{60};
 /// - the hub is of another version of softhca;
 /// - there is no memory.
 util::Result<Joined> join(const std::string& socket_path);
-
-/// A place at an IP address of the machine that several processes share.
-struct JoinedAddress {
-  /// Receives RoCEv2 packets for QPs of the block: nonblocking, bound to the address and UDP port
-  /// 4791. Packets to QP1 come through the ring: forwarded_datagram.h.
-  UniqueFd socket;
-  std::uint8_t block = 0;  ///< the upper 8 bits of this process's QP numbers; never 0
-};
-
-/// Asks the hub for a place at `address`. Call it before an Uplink has the process's place on the
-/// hub. Fails with the reason, and what the user can do.
-util::Result<JoinedAddress> join_address(const Joined& joined, const wire::Gid& address);
-/// Registers the service ID of a listener, so that the hub forwards its requests to this process;
-/// or removes it. False: the hub has gone, or takes no more for now. Never blocks.
-bool listen(const Joined& joined, std::uint64_t service);
-bool unlisten(const Joined& joined, std::uint64_t service);
 
 /// Whether a hub has listened at `socket_path` and has gone. A living one does not notice the
 /// question.

@@ -59,26 +59,26 @@ void Neighbours::ask(const Address& address) {
   if (own == nullptr) return;
   if (address.is_ipv4()) {
     return send(MacAddress::broadcast(), {.operation = Arp::kRequest,
-                                          .sender_mac = mac_,
+                                          .sender_mac = mac_of(*own),
                                           .sender_ip = ipv4_of(*own),
                                           .target_mac = {},
                                           .target_ip = ipv4_of(address)});
   }
   const auto group = Neighbor::solicited_node(address);
   send(Neighbor::group_mac(group), *own, group,
-       {.type = Neighbor::kSolicitation, .target = address, .mac = mac_});
+       {.type = Neighbor::kSolicitation, .target = address, .mac = mac_of(*own)});
 }
 
 void Neighbours::announce(const Address& address) {
   if (address.is_ipv4()) {
     return send(MacAddress::broadcast(), {.operation = Arp::kRequest,
-                                          .sender_mac = mac_,
+                                          .sender_mac = mac_of(address),
                                           .sender_ip = ipv4_of(address),
                                           .target_mac = {},
                                           .target_ip = ipv4_of(address)});
   }
   send(Neighbor::group_mac(all_nodes()), address, all_nodes(),
-       {.type = Neighbor::kAdvertisement, .target = address, .mac = mac_});
+       {.type = Neighbor::kAdvertisement, .target = address, .mac = mac_of(address)});
 }
 
 void Neighbours::arrive(const wire::Frame& frame, fabric::Receiver& to) {
@@ -105,7 +105,7 @@ void Neighbours::handle_arp(const wire::Frame& frame) {
   if (for_us || known_.contains(sender)) learn(sender, arp->sender_mac);
   if (!for_us || arp->operation != Arp::kRequest) return;
   send(arp->sender_mac, {.operation = Arp::kReply,
-                         .sender_mac = mac_,
+                         .sender_mac = mac_of(gid_of(arp->target_ip)),
                          .sender_ip = arp->target_ip,
                          .target_mac = arp->sender_mac,
                          .target_ip = arp->sender_ip});
@@ -141,9 +141,11 @@ void Neighbours::handle_neighbor(const Neighbor& message, const wire::Ipv6& ip) 
   // Duplicate address detection: the sender has no address yet, so there is nothing to learn.
   if (!is_own(message.target) || ip.source.is_zero() || is_own(ip.source)) return;
   learn(ip.source, message.mac);
-  send(
-      message.mac, message.target, ip.source,
-      {.type = Neighbor::kAdvertisement, .solicited = true, .target = message.target, .mac = mac_});
+  send(message.mac, message.target, ip.source,
+       {.type = Neighbor::kAdvertisement,
+        .solicited = true,
+        .target = message.target,
+        .mac = mac_of(message.target)});
 }
 
 void Neighbours::learn(const Address& address, const MacAddress& mac) {

@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "fabric/passing_port.h"
@@ -29,6 +31,13 @@ class Neighbours final : public fabric::PassingPort {
 
   /// Replaces the device's addresses. Requests are sent from the first of each IP version.
   void set_addresses(std::vector<Address> addresses) { own_ = std::move(addresses); }
+  /// From now on the device's addresses for which `is_shared` returns true have this MAC in all
+  /// messages (station.h). Their Ethernet headers still have the device's own, so that no switch
+  /// learns the other one here.
+  void set_station(const wire::MacAddress& mac, std::function<bool(const Address&)> is_shared) {
+    station_ = mac;
+    is_shared_ = std::move(is_shared);
+  }
   /// Nothing: the address is not resolved.
   std::optional<wire::MacAddress> find(const Address& address) const;
   /// Broadcasts a request; the station with the address answers and is learned. Does nothing if the
@@ -41,6 +50,9 @@ class Neighbours final : public fabric::PassingPort {
  private:
   void arrive(const wire::Frame& frame, fabric::Receiver& to) override;
   bool is_own(const Address& address) const;
+  const wire::MacAddress& mac_of(const Address& own) const {
+    return is_shared_ && is_shared_(own) ? station_ : mac_;
+  }
   const Address* own_of_kind(bool ipv4) const;
   void handle_arp(const wire::Frame& frame);
   /// False: the frame is something else.
@@ -52,6 +64,8 @@ class Neighbours final : public fabric::PassingPort {
             const wire::Neighbor& message);
 
   const wire::MacAddress mac_;
+  wire::MacAddress station_;
+  std::function<bool(const Address&)> is_shared_;  ///< empty: none is
   std::vector<Address> own_;
   std::map<Address, wire::MacAddress> known_;
 };

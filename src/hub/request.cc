@@ -13,13 +13,14 @@ using RequestKind = Request::Kind;
 std::optional<std::size_t> size_of(RequestKind kind) {
   switch (kind) {
     case RequestKind::kAcceptLinks:
+    case RequestKind::kShare:
       return 0;
     case RequestKind::kJoinAddress:
     case RequestKind::kLeaveAddress:
       return wire::Gid::kSize;
     case RequestKind::kListen:
     case RequestKind::kUnlisten:
-      return sizeof(Request::service);
+      return wire::Gid::kSize + sizeof(Request::service);
   }
   return std::nullopt;
 }
@@ -30,8 +31,10 @@ std::span<const std::byte> Request::write(std::span<std::byte, kSizeMax> out) co
   out[0] = static_cast<std::byte>(kind);
   const auto size = *size_of(kind);
   const auto content = out.subspan<1>();
-  if (size == sizeof service) std::memcpy(content.data(), &service, size);
-  if (size == wire::Gid::kSize) std::ranges::copy(address.bytes, content.begin());
+  if (size >= wire::Gid::kSize) std::ranges::copy(address.bytes, content.begin());
+  if (size > wire::Gid::kSize) {
+    std::memcpy(content.subspan<wire::Gid::kSize>().data(), &service, sizeof service);
+  }
   return out.first(1 + size);
 }
 
@@ -47,8 +50,12 @@ RequestReader::Result RequestReader::take(std::byte byte, Request& request) {
   size_ = 0;
   request = {.kind = kind, .address = {}, .service = 0};
   const auto content = std::span(bytes_).subspan<1>();
-  if (*size == sizeof request.service) std::memcpy(&request.service, content.data(), *size);
-  if (*size == wire::Gid::kSize) request.address = wire::Gid::from(content);
+  if (*size >= wire::Gid::kSize)
+    request.address = wire::Gid::from(content.first<wire::Gid::kSize>());
+  if (*size > wire::Gid::kSize) {
+    std::memcpy(&request.service, content.subspan<wire::Gid::kSize>().data(),
+                sizeof request.service);
+  }
   return Result::kRequest;
 }
 

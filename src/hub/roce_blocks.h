@@ -10,11 +10,21 @@
 #include <optional>
 
 #include "util/clock.h"
+#include "wire/ids.h"
 
 namespace softhca::hub {
 
 /// The upper 8 bits of a process's QP numbers and communication IDs.
 using RoceBlock = std::uint8_t;
+/// Bits of a QP number below its block.
+inline constexpr unsigned kBlockShift = 16;
+inline RoceBlock block_of(wire::Qpn qpn) {
+  return static_cast<RoceBlock>(qpn.value() >> kBlockShift);  // no format: a range of numbers
+}
+inline std::uint32_t first_number_of(RoceBlock block) {
+  return std::uint32_t{block} << kBlockShift;  // no format: as above
+}
+inline constexpr std::uint32_t kNumbersOfBlock = 1 << kBlockShift;  // no format: as above
 
 class RoceBlocks {
  public:

@@ -65,6 +65,11 @@ class RoceGroup {
   /// The blocks of the processes, the oldest first.
   std::span<const RoceBlock> blocks() const { return blocks_; }
 
+  /// Whether the last process of the block has made its member unusable.
+  bool is_spoiled(RoceBlock block) const {
+    return block < members_.size() && members_[block].is_spoiled;
+  }
+
   std::size_t sockets() const { return members_.size(); }
   Counters counters() const;
 

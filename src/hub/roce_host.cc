@@ -33,18 +33,59 @@ RoceBlock RoceHost::block_of(unsigned number) const {
   return at == block_of_.end() ? RoceBlock{0} : at->second;
 }
 
+void RoceHost::take_block(unsigned number, RoceBlock block) {
+  block_of_[number] = block;
+  number_of_[block] = number;
+  if (options_.publish) options_.publish(block, number);
+}
+
 void RoceHost::give_back_block(unsigned number) {
   const auto at = block_of_.find(number);
   const auto block = at->second;
   block_of_.erase(at);
   number_of_[block] = 0;
+  if (options_.publish) options_.publish(block, 0);
   cm_.forget(block);
   blocks_.give_back(block, options_.clock());
 }
 
-bool RoceHost::has_address(RoceBlock block) const {
-  return std::ranges::any_of(groups_,
-                             [block](const auto& one) { return one.second.group->has(block); });
+bool RoceHost::is_spoiled(RoceBlock block) const {
+  return std::ranges::any_of(
+      groups_, [block](const auto& one) { return one.second.group->is_spoiled(block); });
+}
+
+std::span<const RoceBlock> RoceHost::holders(const wire::Gid& gid) const {
+  const auto at = holders_.find(gid);
+  return at == holders_.end() ? std::span<const RoceBlock>() : at->second;
+}
+
+/// Notes that a process has an address. False: it has too many.
+bool RoceHost::have(RoceBlock block, const wire::Gid& gid) {
+  if (std::ranges::find(holders(gid), block) != holders(gid).end()) return true;
+  const auto its = std::ranges::count_if(holders_, [block](const auto& one) {
+    return std::ranges::find(one.second, block) != one.second.end();
+  });
+  if (std::cmp_greater_equal(its, kAddressesMax)) return false;
+  holders_[gid].push_back(block);
+  return true;
+}
+
+RoceBlock RoceHost::share(unsigned number, RoceRefusal& refusal) {
+  refusal = {};
+  if (const auto block = block_of(number); block != 0) return block;
+  std::vector<RoceBlock> unused;
+  auto block = blocks_.take(options_.clock());
+  for (; block && is_spoiled(*block); block = blocks_.take(options_.clock())) {
+    unused.push_back(*block);
+  }
+  for (const auto one : unused) blocks_.give_back_unused(one);
+  if (!block) {
+    refusal = {.kind = Why::kTooManyProcesses};
+    ++counters_.refused;
+    return 0;
+  }
+  take_block(number, *block);
+  return *block;
 }
 
 RoceHost::Address* RoceHost::find_or_open(unsigned number, const wire::Gid& gid,
@@ -110,8 +151,7 @@ int RoceHost::admit_new(unsigned number, RoceGroup& group, RoceRefusal& refusal)
     socket = group.admit(*block, refusal);
     if (socket >= 0) {
       refusal = {};
-      block_of_[number] = *block;
-      number_of_[*block] = number;
+      take_block(number, *block);
       break;
     }
     unused.push_back(*block);
@@ -130,7 +170,13 @@ int RoceHost::admit(unsigned number, RoceGroup& group, RoceRefusal& refusal) {
 RoceHost::Seat RoceHost::join(unsigned number, const wire::Gid& gid, RoceRefusal& refusal) {
   refusal = {};
   auto* const address = find_or_open(number, gid, refusal);
-  const int socket = address == nullptr ? -1 : admit(number, *address->group, refusal);
+  int socket = address == nullptr ? -1 : admit(number, *address->group, refusal);
+  const auto block = block_of(number);
+  if (block != 0 && refusal.kind != Why::kUnfit && !have(block, gid)) {
+    refusal = {.kind = Why::kTooManyAddresses};
+    if (socket >= 0) vacate(*address, block);
+    socket = -1;
+  }
   ++(socket < 0 ? counters_.refused : counters_.joined);
   if (socket < 0) return {};
   return {.block = block_of(number), .socket = socket};
@@ -152,18 +198,24 @@ void RoceHost::drain() {
   }
 }
 
+/// The process keeps its block, even if it has no other address. Otherwise it could use up all
+/// blocks, since each rests.
 void RoceHost::leave(unsigned number, const wire::Gid& gid) {
   const auto block = block_of(number);
+  if (block == 0) return;
+  if (const auto at = holders_.find(gid); at != holders_.end()) {
+    std::erase(at->second, block);
+    if (at->second.empty()) holders_.erase(at);
+  }
   const auto at = groups_.find(gid);
-  if (block == 0 || at == groups_.end() || !at->second.group->has(block)) return;
-  vacate(at->second, block);
-  // The process keeps its block. Otherwise it could use up all blocks, since each rests.
-  if (!has_address(block)) cm_.forget(block);
+  if (at != groups_.end() && at->second.group->has(block)) vacate(at->second, block);
 }
 
 void RoceHost::forget(unsigned number) {
   const auto block = block_of(number);
   if (block == 0) return;
+  for (auto& [gid, its] : holders_) std::erase(its, block);
+  std::erase_if(holders_, [](const auto& one) { return one.second.empty(); });
   for (auto& [gid, address] : groups_) {
     if (address.group->has(block)) vacate(address, block);
   }
@@ -189,14 +241,20 @@ void RoceHost::set_alarm() {
   if (alarm_) alarm_->set(next);
 }
 
-bool RoceHost::listen(unsigned number, std::uint64_t service) {
+bool RoceHost::listen(unsigned number, const CmService& service) {
   const auto block = block_of(number);
-  return has_address(block) && cm_.listen(block, service, options_.clock());
+  return block != 0 && cm_.listen(block, service, options_.clock());
 }
 
-void RoceHost::unlisten(unsigned number, std::uint64_t service) {
+void RoceHost::unlisten(unsigned number, const CmService& service) {
   const auto block = block_of(number);
   if (block != 0) cm_.unlisten(block, service, options_.clock());
+}
+
+unsigned RoceHost::route(const CmDispatch::Ends& ends, std::span<const std::byte> packet) {
+  loop_.budget().charge(kDatagramWork);
+  const auto block = cm_.route(ends, packet, holders(ends.to), options_.clock());
+  return block ? number_of_[*block] : 0;
 }
 
 /// A peer can send without end: the rest waits for the next turn.
@@ -205,10 +263,9 @@ void RoceHost::receive(const RoceGroup& group) {
   ForwardedDatagram datagram{.to = group.address(), .datagram = {}};
   for (unsigned i = 0; i != kDatagramsPerTurn; ++i) {
     if (!group.receive(buffer, datagram.datagram)) return;
-    loop_.budget().charge(kDatagramWork);
-    const auto block = cm_.route(datagram.datagram.from, datagram.datagram.packet, group.blocks(),
-                                 options_.clock());
-    if (block && !deliver_(number_of_[*block], datagram)) ++counters_.lost;
+    const auto number =
+        route({.from = datagram.datagram.from, .to = datagram.to}, datagram.datagram.packet);
+    if (number != 0 && !deliver_(number, datagram)) ++counters_.lost;
   }
 }
 

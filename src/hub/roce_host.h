@@ -1,5 +1,5 @@
-// RoCEv2 by UDP of the processes of a hub: their blocks of numbers, the sockets of the addresses
-// that they share, and the messages to QP1.
+// The addresses of the machine that processes of a hub share: the blocks of numbers of these
+// processes, their sockets of RoCEv2 by UDP, and the messages to QP1.
 #pragma once
 
 #include <array>
@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "hub/cm_dispatch.h"
@@ -29,6 +30,8 @@ class RoceHost {
     std::uint16_t port = spec::infiniband::kRoceV2UdpPort;
     std::size_t addresses_max = 16;  ///< of all processes together
     util::TimeSource clock = util::monotonic_now;
+    /// Called when process `number` gets a block, and with 0 when it leaves. May be empty.
+    std::function<void(RoceBlock block, unsigned number)> publish = {};
   };
   /// Hands a datagram to process `number`. False: it has no room.
   using Deliver = std::function<bool(unsigned number, const ForwardedDatagram& datagram)>;
@@ -57,16 +60,31 @@ class RoceHost {
   RoceHost(const RoceHost&) = delete;
   RoceHost& operator=(const RoceHost&) = delete;
 
-  /// Gives the process its socket at the address; the same one if it asks again.
+  /// Most addresses of one process.
+  static constexpr std::size_t kAddressesMax = 16;
+
+  /// Gives the process a block, as join() does; the same one if it asks again. 0: refused.
+  RoceBlock share(unsigned number, RoceRefusal& refusal);
+  /// Gives the process its socket at the address; the same one if it asks again. A process without
+  /// a socket still has the address on the hub.
   Seat join(unsigned number, const wire::Gid& address, RoceRefusal& refusal);
   void leave(unsigned number, const wire::Gid& address);
   /// The process has left the hub.
   void forget(unsigned number);
 
-  /// Only for a process that has an address. False: another process listens there, or it has too
-  /// many listeners.
-  bool listen(unsigned number, std::uint64_t service);
-  void unlisten(unsigned number, std::uint64_t service);
+  /// Only for a process that has a block. False: it has too many listeners.
+  bool listen(unsigned number, const CmService& service);
+  void unlisten(unsigned number, const CmService& service);
+
+  /// The process that has the block; 0: none.
+  unsigned process_of(RoceBlock block) const { return number_of_[block]; }
+  /// Calls `visit(number)` with each process that has a block.
+  template <class Visit>
+  void for_each_process(Visit&& visit) const {
+    for (const auto& [number, block] : block_of_) visit(number);
+  }
+  /// The process to which a message to QP1 goes; 0: none. `packet`: from the BTH to the ICRC.
+  unsigned route(const CmDispatch::Ends& ends, std::span<const std::byte> packet);
 
   Counters counters() const;
   std::size_t addresses() const { return groups_.size(); }
@@ -96,8 +114,11 @@ class RoceHost {
   /// Drops what departed processes have left in their sockets, in turns of the loop.
   void drain();
   void receive(const RoceGroup& group);
-  bool has_address(RoceBlock block) const;
   RoceBlock block_of(unsigned number) const;
+  void take_block(unsigned number, RoceBlock block);
+  bool is_spoiled(RoceBlock block) const;
+  bool have(RoceBlock block, const wire::Gid& address);
+  std::span<const RoceBlock> holders(const wire::Gid& address) const;
 
   os::EventLoop& loop_;
   const Options options_;
@@ -105,6 +126,8 @@ class RoceHost {
   RoceBlocks blocks_;
   std::map<unsigned, RoceBlock> block_of_;                   ///< by process number
   std::array<unsigned, RoceBlocks::kLast + 1> number_of_{};  ///< by block; 0: none
+  /// The processes that have each address, the oldest first, with or without a socket.
+  std::map<wire::Gid, std::vector<RoceBlock>> holders_;
   std::map<wire::Gid, Address> groups_;
   std::map<wire::Gid, Refused> refused_;
   CmDispatch cm_;

@@ -51,6 +51,7 @@ void RoceLink::set_addresses(std::span<const wire::Gid> addresses) {
   for (const auto& address : wanted) {
     if (has_socket(address)) continue;
     auto socket = open_(address);
+    if (socket && *socket == nullptr) continue;
     if (socket) {
       util::log(util::LogLevel::kInfo, "RoCEv2 of {} on UDP port {}", text_of(address),
                 wire::kRoceUdpPort);

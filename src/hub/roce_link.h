@@ -27,6 +27,7 @@ namespace softhca::hub {
 class RoceLink final : public fabric::Receiver {
  public:
   /// Makes the socket of an address. A hub that shares a port among processes hands out others.
+  /// Null: not yet. set_addresses() asks again.
   using OpenSocket = std::function<util::Result<std::unique_ptr<RoceSocket>>(const wire::Gid&)>;
 
   /// Becomes the receiver of `port`, which takes trains. `mac`: of the process's device, to which

@@ -113,10 +113,9 @@ std::string RoceRefusal::explain(const wire::Gid& address) const {
     case Why::kUnfit:
       return fmt::format("{} is not the address of one machine", where);
     case Why::kTooManyProcesses:
-      return fmt::format(
-          "255 processes have {} or have just left it: wait ten seconds, or give some of them "
-          "another address (--address)",
-          where);
+      return "255 processes of this network share addresses of the machine, or have ended less "
+             "than "
+             "ten seconds ago: wait, or run some of them without --address if:NAME";
     case Why::kTooManyAddresses:
       return fmt::format(
           "the hub has too many addresses to take {} as well: give the programs fewer (--address)",

@@ -29,11 +29,13 @@ class RoceRequests {
   RoceHost& host() { return host_; }
   const RoceHost& host() const { return host_; }
 
-  /// False: the process does not read its answers. @pre not kAcceptLinks
-  bool serve(const Asker& asker, const Request& request);
+  /// False: the process does not read its answers. `station`: the number of the station of shared
+  /// addresses; 0: none, so kShare is refused. @pre not kAcceptLinks
+  bool serve(const Asker& asker, const Request& request, unsigned station);
 
  private:
-  bool answer(const Asker& asker, const wire::Gid& address);
+  bool share(const Asker& asker, unsigned station);
+  bool answer(const Asker& asker, const wire::Gid& address, unsigned station);
   void warn(const Asker& asker, const RoceRefusal& refusal, const wire::Gid& address);
 
   const util::TimeSource clock_;

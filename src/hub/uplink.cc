@@ -1,12 +1,14 @@
 #include "hub/uplink.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cerrno>
 #include <chrono>
 #include <utility>
@@ -55,13 +57,15 @@ bool is_no_file(int fd) {
 
 }  // namespace
 
-Uplink::Uplink(std::unique_ptr<fabric::Port> port, Joined joined, util::TimeSource clock)
+Uplink::Uplink(std::unique_ptr<fabric::Port> port, Joined joined, util::TimeSource clock,
+               const std::optional<Sharing>& sharing)
     : joined_(std::move(joined)),
       clock_(std::move(clock)),
       mac_(to_u64(joined_.mac)),
       hub_(std::move(*joined_.out), std::move(*joined_.in)),
       port_(std::move(port)) {
   port_->set_receiver(this);
+  if (sharing) shared_.emplace(*sharing, clock_);
   (void)::send(joined_.socket.get(), &kWilling, sizeof kWilling, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
@@ -123,6 +127,7 @@ bool Uplink::is_late(Link& link) const {
 
 void Uplink::settle() {
   if (may_switch_) switch_over();
+  if (shared_ && !hub_has_gone_) shared_->send_requests(joined_.socket.get());
   if (hub_.settle(*port_)) raise(joined_.wake_hub);
   bool any_gone = false;
   for (const auto& link : links_) {
@@ -177,10 +182,10 @@ bool Uplink::handle_note(const wire::Frame& frame) {
   auto* link = find(from);
   switch (note->kind) {
     case LinkNote::Kind::kIntroduced:
-      meet_introduced();
+      read_socket();
       break;
     case LinkNote::Kind::kReady:
-      if (link == nullptr) meet_introduced();  // the kIntroduced note was lost
+      if (link == nullptr) read_socket();  // the kIntroduced note was lost
       link = find(from);
       if (link == nullptr) break;
       link->ready = may_switch_ = true;
@@ -189,7 +194,7 @@ bool Uplink::handle_note(const wire::Frame& frame) {
       if (link != nullptr) link->reads = true;
       break;
     case LinkNote::Kind::kGone:
-      if (link == nullptr) meet_introduced();  // introduced before, but not read
+      if (link == nullptr) read_socket();  // introduced before, but not read
       link = find(from);
       if (link == nullptr) break;
       link->gone = true;
@@ -223,37 +228,58 @@ void Uplink::switch_over() {
 
 bool Uplink::see_hub_go() {
   if (hub_has_gone_) return false;
-  meet_introduced();
+  read_socket();
   if (!hub_has_hung_up_) return false;
   hub_has_gone_ = true;
   return true;
 }
 
-/// Sets up a link for each introduction that waits on the socket.
-void Uplink::meet_introduced() {
+/// Handles the introductions and answers that wait on the socket.
+void Uplink::read_socket() {
+  static_assert(sizeof(RoceAnswer) == sizeof(Introduction));
   for (;;) {
-    Introduction introduction;
+    std::array<std::byte, sizeof(Introduction)> bytes;
     std::array<UniqueFd, kIntroductionFds> fds;
-    const auto received =
-        receive_message(joined_.socket.get(), std::as_writable_bytes(std::span(&introduction, 1)),
-                        fds, MSG_DONTWAIT);
-    if (received == Received::kFdsMissing) continue;
+    const auto received = receive_message(joined_.socket.get(), bytes, fds, MSG_DONTWAIT);
     // If the hub left data on the socket unread, its end is an error.
     const bool failed = received == Received::kNothing && errno != EAGAIN && errno != EINTR;
     hub_has_hung_up_ = received == Received::kEnd || failed;
-    if (received != Received::kMessage) return;
-    auto out = os::SharedRing::attach(fds[kRingToIt].get());
-    auto in = os::SharedRing::attach(fds[kRingFromIt].get());
-    if (!out || !in || !is_no_file(fds[kWakeIt].get())) continue;
-    const auto mac = to_u64(introduction.mac);
-    // The previous owner of this address has left the hub.
-    if (auto* const before = find(mac)) {
-      before->gone = true;
-      before->sends = false;
+    if (received != Received::kMessage && received != Received::kFdsMissing) return;
+    const auto introduction = std::bit_cast<Introduction>(bytes);
+    if (introduction.number == 0) {
+      if (shared_) shared_->handle_answer(std::bit_cast<RoceAnswer>(bytes), std::move(fds[0]));
+    } else if (received == Received::kMessage) {
+      meet(introduction, fds);
     }
-    links_.push_back(std::make_unique<Link>(mac, *std::move(out), *std::move(in),
-                                            os::keep(std::move(fds[kWakeIt])), clock_()));
-    say(LinkNote::Kind::kReady, mac);
+  }
+}
+
+/// Sets up a link.
+void Uplink::meet(const Introduction& introduction, std::span<UniqueFd, kIntroductionFds> fds) {
+  auto out = os::SharedRing::attach(fds[kRingToIt].get());
+  auto in = os::SharedRing::attach(fds[kRingFromIt].get());
+  if (!out || !in || !is_no_file(fds[kWakeIt].get())) return;
+  const auto mac = to_u64(introduction.mac);
+  // The previous owner of this address has left the hub.
+  if (auto* const before = find(mac)) {
+    before->gone = true;
+    before->sends = false;
+  }
+  links_.push_back(std::make_unique<Link>(mac, *std::move(out), *std::move(in),
+                                          os::keep(std::move(fds[kWakeIt])), clock_()));
+  say(LinkNote::Kind::kReady, mac);
+}
+
+void Uplink::await_answers(std::chrono::milliseconds longest) {
+  if (!shared_) return;
+  const auto end = util::monotonic_now() + longest;
+  shared_->send_requests(joined_.socket.get());
+  while (shared_->awaits_answers() && !hub_has_hung_up_) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - util::monotonic_now());
+    pollfd wait{.fd = joined_.socket.get(), .events = POLLIN, .revents = 0};
+    if (left.count() <= 0) return;
+    (void)::poll(&wait, 1, static_cast<int>(left.count()));
+    read_socket();
   }
 }
 

@@ -3,9 +3,12 @@
 // has no thread, and makes no call that blocks.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -15,14 +18,17 @@
 #include "hub/join.h"
 #include "hub/link_note.h"
 #include "hub/patience.h"
+#include "hub/shared_addresses.h"
 #include "util/time_source.h"
 
 namespace softhca::hub {
 
 class Uplink final : public fabric::Receiver {
  public:
-  /// Becomes the receiver of `port`, which takes trains. @pre `joined` is as join() returned it
-  Uplink(std::unique_ptr<fabric::Port> port, Joined joined, util::TimeSource clock);
+  /// Becomes the receiver of `port`, which takes trains. `sharing`: as share() returned it;
+  /// nothing: the process shares no addresses. @pre `joined` is as join() returned it
+  Uplink(std::unique_ptr<fabric::Port> port, Joined joined, util::TimeSource clock,
+         const std::optional<Sharing>& sharing = std::nullopt);
   ~Uplink() override;
 
   unsigned number() const { return joined_.number; }
@@ -49,8 +55,15 @@ class Uplink final : public fabric::Receiver {
   /// Requests a wakeup for the next frame. False if a frame is already there.
   bool prepare_to_sleep();
 
-  /// Gets the datagrams that the hub forwards (join_address()), during receive(). A packet is valid
-  /// during the call.
+  /// Null: the process shares no addresses. Requests are sent by settle().
+  SharedAddresses* shared() { return shared_ ? &*shared_ : nullptr; }
+  const SharedAddresses* shared() const { return shared_ ? &*shared_ : nullptr; }
+  /// Waits until the hub has answered all requests for addresses, for at most `longest`. Only
+  /// before others use the Uplink.
+  void await_answers(std::chrono::milliseconds longest);
+
+  /// Gets the datagrams that the hub forwards to a process that shares addresses, during receive().
+  /// A packet is valid during the call. The handler must transmit nothing in this fabric.
   using Forwarded = std::function<void(const ForwardedDatagram&)>;
   void set_forwarded(Forwarded forwarded) { forwarded_ = std::move(forwarded); }
 
@@ -90,7 +103,8 @@ class Uplink final : public fabric::Receiver {
   void say(LinkNote::Kind kind, std::uint64_t to);
   bool handle_note(const wire::Frame& frame);
   void take_datagram(const wire::Frame& frame);
-  void meet_introduced();
+  void read_socket();
+  void meet(const Introduction& introduction, std::span<UniqueFd, kIntroductionFds> fds);
   void switch_over();
   bool is_late(Link& link) const;
   void drop_gone();
@@ -104,6 +118,7 @@ class Uplink final : public fabric::Receiver {
   Link* last_ = nullptr;     ///< link of the last frame
   bool may_switch_ = false;  ///< a ready link does not send yet
   Forwarded forwarded_;
+  std::optional<SharedAddresses> shared_;
   bool hub_has_gone_ = false;
   bool hub_has_hung_up_ = false;        ///< but see_hub_go() has not reported it yet
   std::unique_ptr<fabric::Port> port_;  ///< must be destroyed first: its frames refer to the rings

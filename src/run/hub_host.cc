@@ -32,6 +32,12 @@ util::Result<std::unique_ptr<HubHost>> HubHost::create(const std::string& direct
   hub::Hub::Options options;
   options.first_block = hub::random_block();
   options.claim_block = hub::claim_on_this_machine;
+  auto blocks = hub::BlockFile::create(directory);
+  if (!blocks) return tl::unexpected(blocks.error());
+  host->blocks_.emplace(*std::move(blocks));
+  options.publish_block = [blocks = &*host->blocks_](hub::RoceBlock block, unsigned number) {
+    blocks->set(block, number);
+  };
   if (setup.trunk) {
     if (auto made = host->create_trunk(directory, *setup.trunk); !made) {
       return tl::unexpected(made.error());

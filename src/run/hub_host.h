@@ -8,6 +8,7 @@
 
 #include "control/control_socket.h"
 #include "fabric/capture.h"
+#include "hub/block_file.h"
 #include "hub/far_members.h"
 #include "hub/hub.h"
 #include "os/event_loop.h"
@@ -46,6 +47,7 @@ class HubHost {
   std::unique_ptr<fabric::Capture> capture_;
   std::unique_ptr<os::EventLoop> events_;
   std::optional<hub::FarMembers> far_members_;
+  std::optional<hub::BlockFile> blocks_;
   std::unique_ptr<trunk::UdpTrunk> trunk_;
   std::unique_ptr<control::ControlSocket> control_;
   std::unique_ptr<hub::Hub> hub_;

@@ -181,11 +181,12 @@ void Trunk::take_frame(std::size_t peer, std::span<const std::byte> bytes) {
   taken_ += bytes.size();
   if (full_ || !is_full_(bytes)) return;
   full_.emplace();
-  std::ranges::copy(bytes.first(full_->size()), full_->begin());
+  full_->size = std::min(bytes.size(), full_->bytes.size());
+  std::ranges::copy(bytes.first(full_->size), full_->bytes.begin());
 }
 
 bool Trunk::waits() {
-  const bool is_full = full_ && is_full_(*full_);
+  const bool is_full = full_ && is_full_(std::span(full_->bytes).first(full_->size));
   if (patience_.room(is_full ? 0 : 1, taken_, 1, options_.clock) != 0) full_.reset();
   return full_.has_value();
 }

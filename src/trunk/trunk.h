@@ -22,6 +22,7 @@
 #include "fabric/port.h"
 #include "hub/other_hubs.h"
 #include "hub/patience.h"
+#include "hub/station_frame.h"
 #include "trunk/sessions.h"
 #include "wire/ethernet.h"
 
@@ -91,8 +92,12 @@ class Trunk final : public fabric::Receiver {
   fabric::MacTable stations_{kStations};
   std::unique_ptr<fabric::Port> port_;
   hub::OtherHubs::IsFull is_full_;
-  /// Addresses of a frame whose station has no room.
-  std::optional<std::array<std::byte, wire::EthernetLayout::kSize>> full_;
+  /// The first bytes of a frame whose station has no room: what hub::Station needs.
+  struct Head {
+    std::array<std::byte, hub::StationFrame::kHeadMax> bytes{};
+    std::size_t size = 0;
+  };
+  std::optional<Head> full_;
   hub::Patience patience_{kBytesOfAPatience};
   std::uint64_t taken_ = 0;  ///< bytes of frames from other hubs
   Counters counters_;

@@ -14,6 +14,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::uint64_t kOtherService = 0x0106'4712;
+CmService at_all(std::uint64_t id) { return {.id = id, .address = CmService::all()}; }
 constexpr std::uint32_t id_of(RoceBlock block, std::uint32_t number = 0x1234) {
   return std::uint32_t{block} << 24 | number;
 }
@@ -22,9 +23,19 @@ class CmDispatchTest : public testing::Test {
  protected:
   std::optional<RoceBlock> route(const CmPacket& packet) { return route(packet, peer); }
   std::optional<RoceBlock> route(const CmPacket& packet, const wire::Gid& from) {
-    return dispatch.route(from, packet, members, now);
+    return route(packet, from, address);
   }
 
+  std::optional<RoceBlock> route(const CmPacket& packet, const wire::Gid& from,
+                                 const wire::Gid& to) {
+    return dispatch.route({.from = from, .to = to}, packet, members, now);
+  }
+  std::optional<RoceBlock> route_at(CmDispatch& other, const CmPacket& packet,
+                                    const wire::Gid& from) {
+    return other.route({.from = from, .to = address}, packet, members, now);
+  }
+
+  const wire::Gid address = wire::Gid::from_ipv4(192, 0, 2, 1);
   const wire::Gid peer = wire::Gid::from_ipv4(192, 0, 2, 7);
   const wire::Gid another = wire::Gid::from_ipv4(192, 0, 2, 8);
   util::Time now{1h};
@@ -33,8 +44,8 @@ class CmDispatchTest : public testing::Test {
 };
 
 TEST_F(CmDispatchTest, ARequestGoesToTheProcessThatListens) {
-  ASSERT_TRUE(dispatch.listen(9, kService, now));
-  ASSERT_TRUE(dispatch.listen(2, kOtherService, now));
+  ASSERT_TRUE(dispatch.listen(9, at_all(kService), now));
+  ASSERT_TRUE(dispatch.listen(2, at_all(kOtherService), now));
   EXPECT_EQ(route(cm_request(kService, 1)), 9);
   EXPECT_EQ(route(cm_request(kOtherService, 2)), 2);
   EXPECT_EQ(route(cm_request(kOtherService, 3, Cm::SIDR_REQ)), 2);
@@ -76,49 +87,88 @@ TEST_F(CmDispatchTest, WithoutProcessesNothingIsForwarded) {
 }
 
 TEST_F(CmDispatchTest, AListenerAtAnotherAddressIsNotFound) {
-  ASSERT_TRUE(dispatch.listen(7, kService, now));
+  ASSERT_TRUE(dispatch.listen(7, at_all(kService), now));
   EXPECT_EQ(route(cm_request(kService, 1)), 4) << "process 7 does not have this address";
   EXPECT_EQ(dispatch.counters().unexpected, 1u);
 }
 
-TEST_F(CmDispatchTest, AServiceHasOneListener) {
-  ASSERT_TRUE(dispatch.listen(9, kService, now));
-  EXPECT_FALSE(dispatch.listen(2, kService, now));
-  EXPECT_TRUE(dispatch.listen(9, kService, now)) << "its own, again";
-  dispatch.unlisten(2, kService, now);
+TEST_F(CmDispatchTest, TheFirstOfTwoListenersGetsTheRequests) {
+  ASSERT_TRUE(dispatch.listen(9, at_all(kService), now));
+  ASSERT_TRUE(dispatch.listen(2, at_all(kService), now));
+  EXPECT_TRUE(dispatch.listen(9, at_all(kService), now)) << "its own, again";
   EXPECT_EQ(route(cm_request(kService, 1)), 9) << "another process cannot take it away";
-  EXPECT_EQ(dispatch.counters().refused, 1u);
+  dispatch.unlisten(2, at_all(kOtherService), now);
+  dispatch.unlisten(9, at_all(kService), now);
+  EXPECT_EQ(route(cm_request(kService, 2)), 2) << "one that listens precedes one that did";
+  dispatch.unlisten(2, at_all(kService), now);
+  EXPECT_EQ(dispatch.counters().refused, 0u);
+}
+
+// The hub may read the next listener's message before that of the last one's end.
+TEST_F(CmDispatchTest, AListenerThatComesBeforeTheEndOfTheLastIsFound) {
+  ASSERT_TRUE(dispatch.listen(9, at_all(kService), now));
+  ASSERT_TRUE(dispatch.listen(2, at_all(kService), now));
+  dispatch.unlisten(9, at_all(kService), now);
+  EXPECT_EQ(route(cm_request(kService, 1)), 2);
+  dispatch.forget(9);
+  EXPECT_EQ(route(cm_request(kService, 2)), 2);
 }
 
 TEST_F(CmDispatchTest, RequestsGoToTheLastListenerForAWhile) {
-  ASSERT_TRUE(dispatch.listen(9, kService, now));
-  dispatch.unlisten(9, kService, now);
+  ASSERT_TRUE(dispatch.listen(9, at_all(kService), now));
+  dispatch.unlisten(9, at_all(kService), now);
   now += CmDispatch::kListensAgain - 1ms;
   EXPECT_EQ(route(cm_request(kService, 1)), 9);
-  EXPECT_FALSE(dispatch.listen(2, kService, now)) << "it is still the last listener's";
   now += 1ms;
   EXPECT_EQ(route(cm_request(kService, 2)), 4);
-  EXPECT_TRUE(dispatch.listen(2, kService, now));
+  EXPECT_TRUE(dispatch.listen(2, at_all(kService), now));
   EXPECT_EQ(route(cm_request(kService, 3)), 2);
   dispatch.forget(9);
   EXPECT_EQ(route(cm_request(kService, 4)), 2) << "the service was no longer process 9's";
 }
 
+// Programs may bind one port number of different addresses.
+TEST_F(CmDispatchTest, AListenerOfAnAddressGetsNoRequestsToAnother) {
+  const auto second = wire::Gid::from_ipv4(192, 0, 2, 2),
+             third = wire::Gid::from_ipv4(192, 0, 2, 3);
+  ASSERT_TRUE(dispatch.listen(9, {.id = kService, .address = address}, now));
+  ASSERT_TRUE(dispatch.listen(2, {.id = kService, .address = second}, now));
+  EXPECT_EQ(route(cm_request(kService, 1), peer, address), 9);
+  EXPECT_EQ(route(cm_request(kService, 2), peer, second), 2);
+  EXPECT_EQ(route(cm_request(kService, 3), peer, third), 4) << "no process listens there";
+  EXPECT_EQ(dispatch.counters().unexpected, 1u);
+}
+
+TEST_F(CmDispatchTest, AListenerOfAllAddressesComesAfterThoseOfOne) {
+  wire::Gid ipv6;
+  ipv6.bytes[0] = std::byte{0xfd};
+  ASSERT_TRUE(dispatch.listen(4, at_all(kService), now));
+  EXPECT_EQ(route(cm_request(kService, 1), peer, ipv6), 4);
+  ASSERT_TRUE(dispatch.listen(2, {.id = kService, .address = CmService::all_ipv6()}, now));
+  EXPECT_EQ(route(cm_request(kService, 2), peer, ipv6), 2);
+  EXPECT_EQ(route(cm_request(kService, 3), peer, address), 4);
+  ASSERT_TRUE(dispatch.listen(9, {.id = kService, .address = CmService::all_ipv4()}, now));
+  EXPECT_EQ(route(cm_request(kService, 4), peer, address), 9);
+  EXPECT_EQ(route(cm_request(kService, 5), peer, ipv6), 2);
+  ASSERT_TRUE(dispatch.listen(2, {.id = kService, .address = address}, now));
+  EXPECT_EQ(route(cm_request(kService, 6), peer, address), 2);
+}
+
 TEST_F(CmDispatchTest, AListenerThatReturnsIsThereForGood) {
-  ASSERT_TRUE(dispatch.listen(9, kService, now));
-  dispatch.unlisten(9, kService, now);
+  ASSERT_TRUE(dispatch.listen(9, at_all(kService), now));
+  dispatch.unlisten(9, at_all(kService), now);
   now += 1s;
-  ASSERT_TRUE(dispatch.listen(9, kService, now));
+  ASSERT_TRUE(dispatch.listen(9, at_all(kService), now));
   now += 1h;
   EXPECT_EQ(route(cm_request(kService, 1)), 9);
 }
 
 TEST_F(CmDispatchTest, ARepeatedRequestGoesWhereTheFirstWent) {
-  ASSERT_TRUE(dispatch.listen(9, kService, now));
+  ASSERT_TRUE(dispatch.listen(9, at_all(kService), now));
   EXPECT_EQ(route(cm_request(kService, 1)), 9);
-  dispatch.unlisten(9, kService, now);
+  dispatch.unlisten(9, at_all(kService), now);
   now += 10s;
-  ASSERT_TRUE(dispatch.listen(2, kService, now));
+  ASSERT_TRUE(dispatch.listen(2, at_all(kService), now));
   EXPECT_EQ(route(cm_request(kService, 1)), 9);
   EXPECT_EQ(dispatch.counters().duplicates, 1u);
   EXPECT_EQ(route(cm_request(kService, 1), another), 2) << "the same number of another peer";
@@ -127,20 +177,20 @@ TEST_F(CmDispatchTest, ARepeatedRequestGoesWhereTheFirstWent) {
 }
 
 TEST_F(CmDispatchTest, ANumberThatIsUsedAgainBelongsToANewRequest) {
-  ASSERT_TRUE(dispatch.listen(9, kService, now));
-  ASSERT_TRUE(dispatch.listen(2, kOtherService, now));
+  ASSERT_TRUE(dispatch.listen(9, at_all(kService), now));
+  ASSERT_TRUE(dispatch.listen(2, at_all(kOtherService), now));
   EXPECT_EQ(route(cm_request(kService, 1)), 9);
   EXPECT_EQ(route(cm_request(kOtherService, 1)), 2) << "for another service";
-  dispatch.unlisten(2, kOtherService, now);
+  dispatch.unlisten(2, at_all(kOtherService), now);
   now += CmDispatch::kRemembered;
-  ASSERT_TRUE(dispatch.listen(9, kOtherService, now));
+  ASSERT_TRUE(dispatch.listen(9, at_all(kOtherService), now));
   EXPECT_EQ(route(cm_request(kOtherService, 1)), 9) << "long after";
   EXPECT_EQ(dispatch.counters().duplicates, 0u);
 }
 
 // A peer that gives up has not received this side's number: its REJ names its own (IBTA 12.6.7.2).
 TEST_F(CmDispatchTest, AGivenUpRequestIsRejectedWhereItWent) {
-  ASSERT_TRUE(dispatch.listen(9, kService, now));
+  ASSERT_TRUE(dispatch.listen(9, at_all(kService), now));
   EXPECT_EQ(route(cm_request(kService, 77)), 9);
   EXPECT_EQ(route(cm_packet(Cm::REJ, 77)), 9);
   EXPECT_EQ(route(cm_packet(Cm::REJ, 78)), std::nullopt);
@@ -148,7 +198,7 @@ TEST_F(CmDispatchTest, AGivenUpRequestIsRejectedWhereItWent) {
 }
 
 TEST_F(CmDispatchTest, NothingGoesToAProcessThatHasLeft) {
-  ASSERT_TRUE(dispatch.listen(9, kService, now));
+  ASSERT_TRUE(dispatch.listen(9, at_all(kService), now));
   EXPECT_EQ(route(cm_request(kService, 1)), 9);
   dispatch.forget(9);
   EXPECT_EQ(dispatch.listeners(), 0u);
@@ -159,31 +209,30 @@ TEST_F(CmDispatchTest, NothingGoesToAProcessThatHasLeft) {
 
 TEST_F(CmDispatchTest, TheListenersOfAProcessAreBounded) {
   CmDispatch bounded({.listeners_max = 2});
-  ASSERT_TRUE(bounded.listen(9, 1, now));
-  ASSERT_TRUE(bounded.listen(9, 2, now));
-  EXPECT_FALSE(bounded.listen(9, 3, now));
-  EXPECT_TRUE(bounded.listen(9, 2, now));
-  EXPECT_TRUE(bounded.listen(2, 3, now)) << "another process has its own";
-  bounded.unlisten(9, 1, now);
-  EXPECT_FALSE(bounded.listen(9, 4, now)) << "requests still go there";
-  now += CmDispatch::kListensAgain;
-  EXPECT_TRUE(bounded.listen(9, 4, now));
+  ASSERT_TRUE(bounded.listen(9, at_all(1), now));
+  ASSERT_TRUE(bounded.listen(9, at_all(2), now));
+  EXPECT_FALSE(bounded.listen(9, at_all(3), now));
+  EXPECT_TRUE(bounded.listen(9, at_all(2), now));
+  EXPECT_TRUE(bounded.listen(2, at_all(3), now)) << "another process has its own";
+  bounded.unlisten(9, at_all(1), now);
+  EXPECT_TRUE(bounded.listen(9, at_all(4), now)) << "it precedes one that has ended";
+  EXPECT_FALSE(bounded.listen(9, at_all(1), now));
   EXPECT_EQ(bounded.listeners(), 3u);
 }
 
 TEST_F(CmDispatchTest, TheOldestRequestIsForgottenFirst) {
   CmDispatch bounded({.requests_max = 2});
-  ASSERT_TRUE(bounded.listen(9, kService, now));
+  ASSERT_TRUE(bounded.listen(9, at_all(kService), now));
   for (std::uint32_t number = 1; number != 4; ++number) {
-    EXPECT_EQ(bounded.route(peer, cm_request(kService, number), members, now), 9);
+    EXPECT_EQ(route_at(bounded, cm_request(kService, number), peer), 9);
   }
   EXPECT_EQ(bounded.requests(), 2u);
-  EXPECT_EQ(bounded.route(peer, cm_packet(Cm::REJ, 1), members, now), std::nullopt);
-  EXPECT_EQ(bounded.route(peer, cm_packet(Cm::REJ, 2), members, now), 9);
+  EXPECT_EQ(route_at(bounded, cm_packet(Cm::REJ, 1), peer), std::nullopt);
+  EXPECT_EQ(route_at(bounded, cm_packet(Cm::REJ, 2), peer), 9);
 }
 
 TEST_F(CmDispatchTest, AFloodForNoListenerCostsOthersNothing) {
-  ASSERT_TRUE(dispatch.listen(9, kService, now));
+  ASSERT_TRUE(dispatch.listen(9, at_all(kService), now));
   const auto burst = CmDispatch::Options{}.unexpected_rate.burst;
   for (unsigned i = 0; i != 10 * burst; ++i) (void)route(cm_request(kOtherService, i));
   EXPECT_EQ(dispatch.counters().forwarded, burst);
@@ -195,13 +244,13 @@ TEST_F(CmDispatchTest, AFloodForNoListenerCostsOthersNothing) {
 TEST_F(CmDispatchTest, APeerMaySendSoMuchAndNoMore) {
   CmDispatch slow({.rate = {.burst = 2, .per_second = 1}});
   const auto reply = cm_packet(Cm::REP, 1, id_of(9));
-  EXPECT_EQ(slow.route(peer, reply, members, now), 9);
-  EXPECT_EQ(slow.route(peer, reply, members, now), 9);
-  EXPECT_EQ(slow.route(peer, reply, members, now), std::nullopt);
-  EXPECT_EQ(slow.route(another, reply, members, now), 9);
+  EXPECT_EQ(route_at(slow, reply, peer), 9);
+  EXPECT_EQ(route_at(slow, reply, peer), 9);
+  EXPECT_EQ(route_at(slow, reply, peer), std::nullopt);
+  EXPECT_EQ(route_at(slow, reply, another), 9);
   now += 1s;
-  EXPECT_EQ(slow.route(peer, reply, members, now), 9);
-  EXPECT_EQ(slow.route(peer, reply, members, now), std::nullopt);
+  EXPECT_EQ(route_at(slow, reply, peer), 9);
+  EXPECT_EQ(route_at(slow, reply, peer), std::nullopt);
   EXPECT_EQ(slow.counters().over_rate, 2u);
 }
 
@@ -232,11 +281,13 @@ TEST_F(CmDispatchTest, PacketsOfAnotherSizeAreMalformed) {
   const auto packet = cm_request(kService, 1);
   const std::span<const std::byte> bytes = packet;
   for (const std::size_t size : {0u, 1u, 12u, 279u}) {
-    EXPECT_EQ(dispatch.route(peer, bytes.first(size), members, now), std::nullopt) << size;
+    EXPECT_EQ(dispatch.route({.from = peer, .to = address}, bytes.first(size), members, now),
+              std::nullopt)
+        << size;
   }
   std::vector<std::byte> longer(bytes.begin(), bytes.end());
   longer.push_back({});
-  EXPECT_EQ(dispatch.route(peer, longer, members, now), std::nullopt);
+  EXPECT_EQ(dispatch.route({.from = peer, .to = address}, longer, members, now), std::nullopt);
   EXPECT_EQ(dispatch.counters().malformed, 5u);
 }
 

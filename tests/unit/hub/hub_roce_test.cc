@@ -13,11 +13,12 @@
 #include <utility>
 #include <vector>
 
+#include "hub/address_requests.h"
 #include "hub/cm_packets.h"
 #include "hub/forwarded_datagram.h"
 #include "hub/hub.h"
 #include "hub/join.h"
-#include "hub/request.h"
+#include "hub/shared_addresses.h"
 #include "hub/udp_sender.h"
 
 namespace softhca::hub {
@@ -153,7 +154,7 @@ TEST_F(HubRoceTest, ATakenPortIsNamed) {
 TEST_F(HubRoceTest, AConnectionRequestArrivesInTheRingOfItsListener) {
   const auto a = join_hub(), b = join_hub();
   const auto at_a = at_address(*a), at_b = at_address(*b);
-  ASSERT_TRUE(listen(b->joined(), kService));
+  say(b->joined().socket.get(), listens(RequestKind::kListen));
   // The hub reads requests in order: with the answer to the next one it knows the listener.
   EXPECT_EQ(at_address(*b).block, at_b.block);
   const auto packet = cm_request(kService, 5);
@@ -162,7 +163,7 @@ TEST_F(HubRoceTest, AConnectionRequestArrivesInTheRingOfItsListener) {
   const auto reply = cm_packet(Cm::REP, 1, 0x01'00'00'09);
   sender.send(address, port, reply);
   EXPECT_TRUE(std::ranges::equal(a->datagram(), reply.bytes));
-  ASSERT_TRUE(unlisten(b->joined(), kService));
+  say(b->joined().socket.get(), listens(RequestKind::kUnlisten));
   EXPECT_EQ(at_address(*b).block, at_b.block);
   now_ = now_.load() + CmDispatch::kListensAgain;
   sender.send(address, port, cm_request(kService, 6));
@@ -185,22 +186,35 @@ TEST_F(HubRoceTest, TheBlockOfAProcessThatHasLeftIsGivenOutAnew) {
   EXPECT_EQ(received_at(at_d.socket.get()), packet_to(2, 7));
 }
 
-TEST_F(HubRoceTest, AProcessThatAsksTooLateOrForNothingIsPutOut) {
-  const auto late = join_hub(), nonsense = join_hub(), twice = join_hub();
-  late->say(std::string("w") + "j" + std::string(16, 'x'));
-  nonsense->say("lxxxxxxxx?");
+TEST_F(HubRoceTest, AProcessThatAsksForNothingIsPutOut) {
+  const auto nonsense = join_hub(), twice = join_hub();
+  nonsense->say("l" + std::string(24, 'x') + "?");
   twice->say("ww");
-  EXPECT_TRUE(late->is_put_out());
   EXPECT_TRUE(nonsense->is_put_out());
   EXPECT_TRUE(twice->is_put_out());
   EXPECT_EQ(at_address(*join_hub()).block, 1);
 }
 
+TEST_F(HubRoceTest, ABlockComesBeforeTheFirstAddress) {
+  const auto a = join_hub(), b = join_hub();
+  const auto of_b = share(b->joined()), of_a = share(a->joined()), again = share(b->joined());
+  ASSERT_TRUE(of_a && of_b && again);
+  EXPECT_EQ(of_b->block, 1);
+  EXPECT_EQ(of_a->block, 2);
+  EXPECT_EQ(again->block, 1);
+  EXPECT_EQ(of_a->station, of_b->station);
+  EXPECT_NE(of_a->station, 0u);
+  EXPECT_NE(of_a->station, a->joined().number);
+  EXPECT_NE(of_a->station, b->joined().number);
+  EXPECT_NE(join_hub()->joined().number, of_a->station);
+  EXPECT_EQ(at_address(*a).block, 2);
+}
+
 TEST_F(HubRoceTest, RequestsMayComeInPieces) {
   const auto process = join_hub();
   process->say("l123");
-  process->say("45678l123456");
-  process->say("78q");
+  process->say("456789012345678901234l123456789012");
+  process->say("345678901234q");
   process->say(std::string(16, 'x'));
   EXPECT_EQ(at_address(*process).block, 1);
 }
@@ -209,7 +223,7 @@ TEST_F(HubRoceTest, AHubThatHasEndedIsNamed) {
   const auto process = join_hub();
   process->say("?");
   ASSERT_TRUE(process->is_put_out());
-  const auto refused = join_address(process->joined(), address);
+  const auto refused = share(process->joined());
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message, HasSubstr("hub: "));
 }

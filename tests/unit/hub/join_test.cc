@@ -90,7 +90,7 @@ TEST(JoinTest, JoiningAListenerThatIsNoHubIsAnError) {
 }
 
 TEST(JoinTest, AHelloWithoutDescriptorsIsAnError) {
-  const auto joined = join_fake_hub_that_says("hcahub04" + std::string(16, '\0'));
+  const auto joined = join_fake_hub_that_says("hcahub05" + std::string(16, '\0'));
   ASSERT_FALSE(joined);
   EXPECT_THAT(joined.error().message, HasSubstr("descriptors"));
 }

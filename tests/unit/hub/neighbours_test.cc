@@ -117,6 +117,39 @@ TEST_F(NeighboursTest, ANewOwnerOfAnAddressUpdatesTheCachesThatHaveIt) {
   EXPECT_EQ(one_.neighbours.find(address(2)), MacAddress::from_u64(0x22));
 }
 
+// The hub has a station for addresses that processes share (station.h).
+TEST_F(NeighboursTest, SharedAddressesHaveTheMacOfTheirStation) {
+  const auto station = MacAddress::from_u64(0x99);
+  two_.neighbours.set_addresses({address(2), address(9), ipv6(2), ipv6(9)});
+  two_.neighbours.set_station(station,
+                              [](const auto& one) { return one == address(9) || one == ipv6(9); });
+  for (const auto& one : {address(2), address(9), ipv6(2), ipv6(9)}) one_.neighbours.ask(one);
+  deliver();
+  EXPECT_EQ(one_.neighbours.find(address(2)), MacAddress::from_u64(2));
+  EXPECT_EQ(one_.neighbours.find(address(9)), station);
+  EXPECT_EQ(one_.neighbours.find(ipv6(2)), MacAddress::from_u64(2));
+  EXPECT_EQ(one_.neighbours.find(ipv6(9)), station);
+  one_.neighbours.transmit(fabric::frame_of(2, 1, "data"));
+  deliver();
+  EXPECT_EQ(two_.device.texts, std::vector<std::string>{"data"}) << "the switch has its own MAC";
+}
+
+TEST_F(NeighboursTest, QuestionsFromASharedAddressNameTheStation) {
+  const auto station = MacAddress::from_u64(0x99);
+  two_.neighbours.set_addresses({address(9), ipv6(9)});
+  two_.neighbours.set_station(station, [](const auto&) { return true; });
+  two_.neighbours.ask(address(1));
+  two_.neighbours.ask(ipv6(1));
+  deliver();
+  EXPECT_EQ(one_.neighbours.find(address(9)), station) << "it will want to answer";
+  EXPECT_EQ(one_.neighbours.find(ipv6(9)), station);
+  two_.neighbours.announce(address(9));
+  two_.neighbours.announce(ipv6(9));
+  deliver();
+  EXPECT_EQ(one_.neighbours.find(address(9)), station);
+  EXPECT_EQ(one_.neighbours.find(ipv6(9)), station);
+}
+
 TEST_F(NeighboursTest, AStationAnswersASolicitationForItsIpv6Address) {
   one_.neighbours.ask(ipv6(2));
   deliver();

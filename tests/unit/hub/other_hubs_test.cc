@@ -9,10 +9,12 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "hub/far_members.h"
 #include "hub/hub_client.h"
 #include "hub/uplink_process.h"
+#include "wire/ib_header.h"
 
 namespace softhca::hub {
 namespace {
@@ -119,6 +121,61 @@ TEST_F(OtherHubsTest, AFrameFromOthersReachesItsProcess) {
   run_all();
   EXPECT_THAT(a_->take(), ElementsAre("from far away"));
   EXPECT_THAT(b_->take(), IsEmpty());
+}
+
+/// A frame of another machine to the station of shared addresses, for a QP of block `block`.
+wire::Frame to_station(std::uint64_t station, std::uint64_t from, RoceBlock block) {
+  static const std::vector<std::byte> payload(64, std::byte{0x5a});
+  wire::IbAddress address;
+  address.source_mac = wire::MacAddress::from_u64(from);
+  address.destination_mac = wire::MacAddress::from_u64(station);
+  address.source_gid = wire::Gid::from_ipv4(0x0a000001);
+  address.destination_gid = wire::Gid::from_ipv4(0x0a000002);
+  wire::Bth bth;
+  bth.opcode = wire::Opcode::RC_RDMA_WRITE_MIDDLE;
+  bth.dest_qp = wire::Qpn(first_number_of(block) | 5);
+  wire::Frame frame;
+  wire::IbHeader(address).emit(bth, {}, payload.size(), frame);
+  EXPECT_TRUE(frame.add_segment(payload));
+  return frame;
+}
+
+// The station of shared addresses (station.h) is a member like a process.
+TEST_F(OtherHubsTest, AFrameFromOthersForTheStationReachesTheProcessOfItsBlock) {
+  a_ = join_hub(true);
+  b_ = join_hub(true);
+  for (auto* const process : {a_.get(), b_.get()}) process->send(far_mac(), "here");
+  run_all();
+  const auto number = a_->link().shared()->sharing().station;
+  const auto station = address_of(number).to_u64();
+  EXPECT_TRUE(others.members.contains(number));
+  EXPECT_FALSE(others.is_full(to_station(station, far_mac(), 1).head()));
+  others.arrive(to_station(station, far_mac(), 2));
+  others.arrive(to_station(station, far_mac(), 1));
+  others.arrive(to_station(station, far_mac(), 9));
+  run_all();
+  EXPECT_EQ(a_->take_packets().size(), 1u);
+  const auto at_b = b_->take_packets();
+  ASSERT_EQ(at_b.size(), 1u);
+  EXPECT_EQ(at_b[0].address.destination_mac.to_u64(), b_->mac());
+  EXPECT_EQ(hub_->station().counters().no_process, 1u);
+}
+
+TEST_F(OtherHubsTest, AnAnswerFromOthersForTheStationReachesEachProcess) {
+  a_ = join_hub(true);
+  b_ = join_hub(true);
+  for (auto* const process : {a_.get(), b_.get()}) process->send(far_mac(), "here");
+  run_all();
+  wire::Frame reply = fabric::frame_of(address_of(a_->link().shared()->sharing().station).to_u64(),
+                                       far_mac(), "is at ...");
+  reply.mutable_head()[12] = std::byte{0x08};
+  reply.mutable_head()[13] = std::byte{0x06};
+  (void)a_->take();
+  (void)b_->take();
+  others.arrive(reply);
+  run_all();
+  EXPECT_THAT(a_->take(), ElementsAre("is at ..."));
+  EXPECT_THAT(b_->take(), ElementsAre("is at ..."));
 }
 
 TEST_F(OtherHubsTest, ASenderWaitsForOthersAsForARing) {

@@ -25,8 +25,9 @@ TEST(RequestTest, EachRequestIsReadAsItWasWritten) {
        {Request{.kind = RequestKind::kAcceptLinks, .address = {}, .service = 0},
         Request{.kind = RequestKind::kJoinAddress, .address = address, .service = 0},
         Request{.kind = RequestKind::kLeaveAddress, .address = address, .service = 0},
-        Request{.kind = RequestKind::kListen, .address = {}, .service = kService},
-        Request{.kind = RequestKind::kUnlisten, .address = {}, .service = kService}}) {
+        Request{.kind = RequestKind::kShare, .address = {}, .service = 0},
+        Request{.kind = RequestKind::kListen, .address = address, .service = kService},
+        Request{.kind = RequestKind::kUnlisten, .address = address, .service = kService}}) {
     const auto bytes = bytes_of(written);
     Request read{.kind = RequestKind::kAcceptLinks, .address = address, .service = 9};
     for (std::size_t i = 0; i + 1 < bytes.size(); ++i) {
@@ -41,7 +42,8 @@ TEST(RequestTest, EachRequestIsReadAsItWasWritten) {
 
 TEST(RequestTest, SizesAreThoseOfTheContents) {
   EXPECT_EQ(bytes_of({.kind = RequestKind::kAcceptLinks, .address = {}, .service = 0}).size(), 1u);
-  EXPECT_EQ(bytes_of({.kind = RequestKind::kListen, .address = {}, .service = 0}).size(), 9u);
+  EXPECT_EQ(bytes_of({.kind = RequestKind::kShare, .address = {}, .service = 0}).size(), 1u);
+  EXPECT_EQ(bytes_of({.kind = RequestKind::kListen, .address = {}, .service = 0}).size(), 25u);
   EXPECT_EQ(bytes_of({.kind = RequestKind::kJoinAddress, .address = {}, .service = 0}).size(), 17u);
 }
 

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -29,7 +30,11 @@ class RoceHostTest : public testing::Test {
   };
 
   explicit RoceHostTest(std::size_t addresses_max = 16)
-      : host(*loop, {.port = port, .addresses_max = addresses_max, .clock = [this] { return now; }},
+      : host(*loop,
+             {.port = port,
+              .addresses_max = addresses_max,
+              .clock = [this] { return now; },
+              .publish = [this](RoceBlock block, unsigned number) { published[block] = number; }},
              [this](unsigned number, const ForwardedDatagram& one) {
                if (full) return false;
                const auto& its = one.datagram;
@@ -65,6 +70,8 @@ class RoceHostTest : public testing::Test {
   util::Time now{1h};
   bool full = false;
   std::vector<Delivered> delivered;
+  std::map<RoceBlock, unsigned> published;
+  const CmService service{.id = kService, .address = CmService::all()};
   RoceHost host;
 };
 
@@ -136,7 +143,7 @@ TEST_F(RoceHostTest, AProcessKeepsItsBlockUntilItLeavesTheHub) {
   EXPECT_EQ(join(4).block, 2);
   EXPECT_EQ(join(17).block, 1);
   host.leave(17, address);
-  EXPECT_FALSE(host.listen(17, kService)) << "it has no address";
+  EXPECT_TRUE(host.listen(17, service)) << "it may get an address again";
   host.leave(99, second);
   host.forget(99);
 }
@@ -162,6 +169,68 @@ TEST_F(RoceHostTest, AnAddressWithAProcessIsKept) {
   now += 1h;
   host.close_idle();
   EXPECT_EQ(host.addresses(), 1u);
+}
+
+// A device takes its QP numbers before it has an address.
+TEST_F(RoceHostTest, AProcessHasABlockBeforeItHasAnAddress) {
+  RoceRefusal refusal;
+  EXPECT_EQ(host.share(17, refusal), 1);
+  EXPECT_EQ(host.share(17, refusal), 1);
+  EXPECT_EQ(host.share(4, refusal), 2);
+  EXPECT_FALSE(refusal);
+  EXPECT_EQ(join(4).block, 2);
+  EXPECT_EQ(join(17).block, 1);
+  EXPECT_EQ(host.process_of(2), 4u);
+  EXPECT_THAT(published, testing::ElementsAre(testing::Pair(1, 17u), testing::Pair(2, 4u)));
+  host.forget(17);
+  EXPECT_EQ(host.process_of(1), 0u);
+  EXPECT_EQ(published.at(1), 0u);
+  EXPECT_EQ(host.share(17, refusal), 3) << "block 1 rests";
+}
+
+TEST_F(RoceHostTest, BlocksAreRefusedWhenNoneIsLeft) {
+  RoceRefusal refusal;
+  for (unsigned number = 1; number != 256; ++number) EXPECT_EQ(host.share(number, refusal), number);
+  EXPECT_EQ(host.share(1000, refusal), 0);
+  EXPECT_EQ(refusal.kind, Why::kTooManyProcesses);
+  EXPECT_EQ(host.counters().refused, 1u);
+}
+
+TEST_F(RoceHostTest, ABlockWithASpoiledSocketIsNotShared) {
+  const auto hostile = join(17);
+  const int on = 1;
+  ASSERT_EQ(::setsockopt(hostile.socket, SOL_SOCKET, SO_LOCK_FILTER, &on, sizeof on), 0);
+  join(4);
+  host.forget(17);
+  now += RoceBlocks::kRest;
+  RoceRefusal refusal;
+  EXPECT_EQ(host.share(18, refusal), 3);
+  EXPECT_EQ(host.share(19, refusal), 4);
+}
+
+// As before: stations of the hub reach it, if no other machine does.
+TEST_F(RoceHostTest, AProcessWithoutASocketHasTheAddressOnTheHub) {
+  RoceRefusal refusal;
+  const auto other = RoceGroup::open(address, port, refusal);
+  ASSERT_TRUE(other);
+  host.share(17, refusal);
+  join(17, address, Why::kPortTaken);
+  EXPECT_EQ(host.route({.from = second, .to = address}, cm_request(kService, 1)), 17u);
+  EXPECT_EQ(host.route({.from = second, .to = second}, cm_request(kService, 2)), 0u);
+  host.leave(17, address);
+  EXPECT_EQ(host.route({.from = second, .to = address}, cm_request(kService, 3)), 0u);
+}
+
+TEST_F(RoceHostTest, TheAddressesOfAProcessAreBounded) {
+  RoceRefusal refusal;
+  host.share(17, refusal);
+  for (unsigned i = 0; i != RoceHost::kAddressesMax; ++i) {
+    host.join(17, wire::Gid::from_ipv4(240, 0, 0, static_cast<std::uint8_t>(i)), refusal);
+  }
+  const auto further = wire::Gid::from_ipv4(240, 0, 1, 1);
+  host.join(17, further, refusal);
+  EXPECT_EQ(refusal.kind, Why::kTooManyAddresses);
+  EXPECT_EQ(host.route({.from = second, .to = further}, cm_request(kService, 1)), 0u);
 }
 
 class RoceHostWithFewAddressesTest : public RoceHostTest {
@@ -200,7 +269,7 @@ TEST_F(RoceHostTest, ASpoiledSocketIsPassedOver) {
 
 TEST_F(RoceHostTest, RefusedProcessesHoldNothing) {
   join(17, wire::Gid::from_ipv4(240, 0, 0, 1), Why::kNoSuchAddress);
-  EXPECT_FALSE(host.listen(17, kService));
+  EXPECT_FALSE(host.listen(17, service));
   EXPECT_EQ(host.addresses(), 0u);
   EXPECT_EQ(join(4).block, 1);
 }
@@ -234,7 +303,7 @@ TEST_F(RoceHostWithFewAddressesTest, RefusedAddressesOfOneProcessKeepNoOtherFrom
 TEST_F(RoceHostTest, ARequestIsForwardedToItsListener) {
   join(17);
   join(4);
-  ASSERT_TRUE(host.listen(4, kService));
+  ASSERT_TRUE(host.listen(4, service));
   const auto packet = cm_request(kService, 5);
   send(packet);
   ASSERT_EQ(delivered.size(), 1u);
@@ -243,11 +312,27 @@ TEST_F(RoceHostTest, ARequestIsForwardedToItsListener) {
   EXPECT_EQ(delivered[0].to, address);
   EXPECT_EQ(delivered[0].source_port, sender.port());
   EXPECT_TRUE(std::ranges::equal(delivered[0].packet, packet.bytes));
-  host.unlisten(4, kService);
+  host.unlisten(4, service);
   now += CmDispatch::kListensAgain;
   send(cm_request(kService, 6));
   ASSERT_EQ(delivered.size(), 2u);
   EXPECT_EQ(delivered[1].number, 17u) << "the oldest process refuses it";
+}
+
+TEST_F(RoceHostTest, AListenerOfAnAddressGetsNoRequestsToAnother) {
+  join(17);
+  join(4);
+  join(17, second);
+  join(4, second);
+  ASSERT_TRUE(host.listen(17, {.id = kService, .address = second}));
+  ASSERT_TRUE(host.listen(4, {.id = kService, .address = address}));
+  send(cm_request(kService, 5));
+  sender.send(second, port, cm_request(kService, 6));
+  turns();
+  ASSERT_EQ(delivered.size(), 2u);
+  EXPECT_EQ(delivered[0].number, 4u);
+  EXPECT_EQ(delivered[1].number, 17u);
+  EXPECT_EQ(delivered[1].to, second);
 }
 
 TEST_F(RoceHostTest, AReplyIsForwardedByTheUpperBitsOfItsReceiversNumber) {

@@ -30,10 +30,11 @@ inline constexpr int kMany = 100;
 /// A process: its switch connects a station and the hub.
 class Process {
  public:
-  Process(Joined joined, util::TimeSource clock)
+  Process(Joined joined, util::TimeSource clock,
+          const std::optional<Sharing>& sharing = std::nullopt)
       : mac_(wire::MacAddress::from(std::as_bytes(std::span(joined.mac))).to_u64()),
         station_(fabric_.create_port("station")),
-        link_(fabric_.create_port("hub"), std::move(joined), std::move(clock)) {
+        link_(fabric_.create_port("hub"), std::move(joined), std::move(clock), sharing) {
     station_->set_receiver(&receiver_);
     receiver_.then = [this](const wire::Frame& frame) {
       if (const auto packet = wire::IbPacket::parse(frame)) packets_.push_back(*packet);
@@ -107,16 +108,19 @@ class UplinkTest : public testing::Test {
     run_all();
   }
   std::string path() const { return directory_ / "hub"; }
-  std::unique_ptr<Process> join_hub() {
+  /// `shares`: the process shares addresses.
+  std::unique_ptr<Process> join_hub(bool shares = false) {
     std::optional<util::Result<Joined>> joined;
+    std::optional<Sharing> sharing;
     std::atomic<bool> done = false;
     std::thread joins([&] {
       joined.emplace(join(path()));
+      if (shares) sharing = share(**joined).value();
       done = true;
     });
     while (!done) run_hub();
     joins.join();
-    return std::make_unique<Process>(*std::move(*joined), clock_);
+    return std::make_unique<Process>(*std::move(*joined), clock_, sharing);
   }
   void run_hub() {
     for (int i = 0; i < 20; ++i) loop_->run_once(util::Time::min());
