@@ -12,12 +12,31 @@ std::uint32_t random_number() {
   return number;
 }
 
+/// Random, so that another host cannot guess it and pose as the peer.
+std::uint32_t ConnectionTable::new_number(std::uint8_t block) const {
+  // no format: a range of numbers
+  constexpr unsigned kBlockShift = 24;
+  constexpr std::uint32_t kBelow = (std::uint32_t{1} << kBlockShift) - 1;  // no format: as above
+  std::uint32_t number = 0;
+  do {
+    number = random_number();
+    // no format: as above
+    if (block != 0) number = std::uint32_t{block} << kBlockShift | (number & kBelow);
+  } while (number == 0 || by_comm_id_.contains(number));
+  return number;
+}
+
+void ConnectionTable::renumber(Connection& connection, std::uint8_t block) {
+  if (block == 0) return;
+  auto& number = connection.exchange.local_comm_id;
+  by_comm_id_.erase(number);
+  number = new_number(block);
+  by_comm_id_[number] = &connection;
+}
+
 void ConnectionTable::add(Connection& connection) {
   auto& exchange = connection.exchange;
-  // Random, so that another host cannot guess it and pose as the peer.
-  do {
-    exchange.local_comm_id = random_number();
-  } while (exchange.local_comm_id == 0 || by_comm_id_.contains(exchange.local_comm_id));
+  exchange.local_comm_id = new_number(0);
   exchange.repeats_max = kRepeats;
   exchange.response_timeout = timeout_of(kResponseTimeout);
   connection.qp.local_psn = random_number() & spec::kPsnMask;

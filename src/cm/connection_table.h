@@ -30,6 +30,9 @@ class ConnectionTable {
   /// removed. @pre connection.user is set
   void add(Connection& connection);
   void remove(const Connection& connection);
+  /// Gives it another number of this side, with these upper 8 bits unless they are 0. Before its
+  /// first message.
+  void renumber(Connection& connection, std::uint8_t block);
 
   /// By the numbers of the user.
   const std::map<std::uint32_t, Connection*>& all() const { return all_; }
@@ -43,6 +46,7 @@ class ConnectionTable {
   void forget_request(const Connection& connection);
 
  private:
+  std::uint32_t new_number(std::uint8_t block) const;
   /// The key of the request that has begun a connection.
   static PeersNumber key_of(const Connection& connection) {
     return {connection.exchange.remote_comm_id, is_datagram(connection), connection.peer->bytes};

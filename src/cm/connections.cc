@@ -96,6 +96,7 @@ void Connections::wait_for_packets(Connection& connection, util::Time now) {
 void Connections::send_request(Connection& connection, std::uint64_t service, const Offer& offer,
                                util::Time now) {
   connection.state = State::kReqSent;
+  table_.renumber(connection, network_.number_block(connection.local.port));
   connection.exchange.transaction = connection.exchange.local_comm_id;
   connection.exchange.service = service;
   const auto request = is_datagram(connection)
@@ -177,20 +178,29 @@ void Connections::tick(util::Time now) {
   }
 }
 
-void Connections::look_for_the_gone(const std::function<bool(const wire::Gid&)>& is_gone,
-                                    util::Time now) {
-  if (!is_gone || now - looked_for_gone_ < kLookForGone) return;
+bool Connections::is_gone(const Connection& connection, const Gone& gone, Found& found) {
+  constexpr unsigned kBlockShift = 24;
+  const auto number = connection.exchange.remote_comm_id;
+  const auto [peer, is_new] = found.try_emplace({connection.peer->bytes, 0});
+  if (is_new) peer->second = gone.address && gone.address(*connection.peer);
+  const auto block = number >> kBlockShift;  // no format: a range of numbers
+  if (peer->second || block == 0 || !gone.number) return peer->second;
+  const auto [of_block, is_new_block] = found.try_emplace({connection.peer->bytes, block});
+  if (is_new_block) of_block->second = gone.number(*connection.peer, number);
+  return of_block->second;
+}
+
+void Connections::look_for_the_gone(const Gone& gone, util::Time now) {
+  if (now - looked_for_gone_ < kLookForGone) return;
   looked_for_gone_ = now;
-  std::map<std::array<std::byte, 16>, bool> peers;
+  Found found;
   for (const auto& [number, at] : table_.all()) {
     auto& connection = *at;
     const auto state = connection.state;
     if (!connection.peer || state < State::kReqSent) continue;
     if (state >= State::kDreqRcvd) continue;
     if (is_datagram(connection) && state != State::kReqSent) continue;
-    const auto [peer, is_new] = peers.try_emplace(connection.peer->bytes);
-    if (is_new) peer->second = is_gone(*connection.peer);
-    if (peer->second) handle_death(connection, now);
+    if (is_gone(connection, gone, found)) handle_death(connection, now);
   }
 }
 

@@ -2,9 +2,13 @@
 // SIDR messages for UD QPs (IBTA 12.11).
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <span>
+#include <utility>
 
 #include "cm/connection_table.h"
 #include "cm/event_sink.h"
@@ -56,9 +60,16 @@ class Connections {
 
   /// Retransmits messages, and ends TimeWait.
   void tick(util::Time now);
-  /// Disconnects peers whose process was killed, as `is_gone` finds out. On Linux the peer's kernel
-  /// would disconnect them.
-  void look_for_the_gone(const std::function<bool(const wire::Gid&)>& is_gone, util::Time now);
+  /// Finds out that the process of a peer was killed. Either may be empty.
+  struct Gone {
+    /// Whether no process has the address any more.
+    std::function<bool(const wire::Gid& peer)> address;
+    /// Whether several processes share the address, and the one of this number has ended: the upper
+    /// 8 bits of the peer's number identify it.
+    std::function<bool(const wire::Gid& peer, std::uint32_t number)> number;
+  };
+  /// Disconnects peers whose process was killed. On Linux the peer's kernel would disconnect them.
+  void look_for_the_gone(const Gone& gone, util::Time now);
 
  private:
   void receive_request(const Received& message, bool datagram, util::Time now);
@@ -74,6 +85,9 @@ class Connections {
   void wait_for_packets(Connection& connection, util::Time now);
   void send_rej(const Connection& connection, std::uint16_t reason,
                 std::span<const std::byte> private_data);
+  /// Results of look_for_the_gone(), by peer and by the upper bits of its number.
+  using Found = std::map<std::pair<std::array<std::byte, 16>, std::uint32_t>, bool>;
+  static bool is_gone(const Connection& connection, const Gone& gone, Found& found);
   void handle_death(Connection& connection, util::Time now);
 
   Network& network_;

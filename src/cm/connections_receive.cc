@@ -80,6 +80,7 @@ Offer Connections::begin(Connection& connection, const Received& message,
   connection.exchange.service = request.service();
   connection.exchange.transaction = transaction_of(message.mad);
   connection.exchange.remote_comm_id = request.number();
+  table_.renumber(connection, network_.number_block(connection.local.port));
   table_.add_request(connection);
   if (request.is_datagram()) return {.private_data = request.private_data()};
   return read_req(message.mad, connection);

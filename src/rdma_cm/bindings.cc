@@ -46,6 +46,19 @@ bool have_one_number(const Identifier& one, const Identifier& other) {
          other.source.port() == one.source.port();
 }
 
+ListenerService listener_of(const Identifier& id) {
+  using Family = ListenerService::Family;
+  ListenerService listener{
+      .service = service_of(id.port_space, id.source.port()), .port = std::nullopt, .address = {}};
+  if (id.binding.bound) {
+    listener.port = id.connection.local.port;
+    listener.address = id.connection.local.gid;
+  } else if (id.binding.one_family && id.source.is_of_no_device()) {
+    listener.family = id.source.family() == AF_INET ? Family::kIpv4 : Family::kIpv6;
+  }
+  return listener;
+}
+
 }  // namespace
 
 Bindings::Bindings(const Ports& ports, const Options& options, const Identifiers& identifiers)
@@ -124,6 +137,10 @@ Errno Bindings::claim_any(Identifier& id) {
   return EADDRNOTAVAIL;
 }
 
+Errno Bindings::listen(const Identifier& id) const {
+  return !options_.on_listen || options_.on_listen(listener_of(id)) ? 0 : ENOMEM;
+}
+
 /// If another identifier of this process shares the number, claims it again for that one's address.
 /// A listener whose connections go on will probably return.
 void Bindings::release(Identifier& id, util::Time now) {
@@ -132,6 +149,7 @@ void Bindings::release(Identifier& id, util::Time now) {
   const auto port = id.source.port();
   bool returns = false;
   if (id.state == State::kListening) {
+    if (options_.on_unlisten) options_.on_unlisten(listener_of(id));
     for (const auto& [number, other] : identifiers_.all()) {
       returns |= other->connection.passive && other->source.port() == port &&
                  other->connection.state >= cm::State::kReqRcvd &&

@@ -26,6 +26,9 @@ class Bindings {
   Errno bind(Identifier& id, const SocketAddress& address);
   /// Checks a port number against the other identifiers of this process.
   Errno check_port(const Identifier& id, bool reuses) const;
+  /// Makes peers' requests for an identifier's service reach this process. ENOMEM: too many
+  /// listeners. @pre it is bound
+  Errno listen(const Identifier& id) const;
   /// Releases the port number.
   void release(Identifier& id, util::Time now);
   /// Until when a program will probably listen on a port number again, in any port space. Nothing:

@@ -154,6 +154,7 @@ Errno ConnectionCommands::listen(const Call& call) {
     if (const auto wrong = bindings_.check_port(*id, false); wrong != 0) return wrong;
     id->binding.reuses_port = false;
   }
+  if (const auto wrong = bindings_.listen(*id); wrong != 0) return wrong;
   id->state = State::kListening;
   listeners_.serve_held(false, call.now);
   return 0;

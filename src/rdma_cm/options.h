@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 
+#include "cm/connections.h"
 #include "rdma_cm/identifier.h"
 #include "util/clock.h"
 #include "uverbs/device.h"
@@ -43,7 +44,18 @@ class PortNumbers {
 /// A device. Its addresses are the RoCE v2 entries of its GID table.
 struct DevicePort {
   uverbs::Device& device;
-  std::uint64_t node_guid = 0;  ///< as in sysfs
+  std::uint64_t node_guid = 0;    ///< as in sysfs
+  std::uint8_t number_block = 0;  ///< cm::Network::number_block
+};
+
+/// A service of a listener, and the addresses of devices at which it listens.
+struct ListenerService {
+  enum class Family : std::uint8_t { kBoth, kIpv4, kIpv6 };
+
+  std::uint64_t service = 0;
+  std::optional<unsigned> port;  ///< of the device that has `address`; nothing: all devices
+  driver::Gid address;
+  Family family = Family::kBoth;  ///< of the addresses of all devices
 };
 
 struct Options {
@@ -68,8 +80,12 @@ struct Options {
   std::function<void(const driver::Gid&)> on_unresolved = {};
   /// The path MTU to a peer, as ib_mtu. Empty: that of the port.
   std::function<std::uint8_t(const driver::Gid& to)> path_mtu = {};
-  /// Whether a peer's process has ended without disconnecting. Empty: unknown for all peers.
-  std::function<bool(const driver::Gid&)> is_gone = {};
+  /// Whether a peer's process has ended without disconnecting.
+  cm::Connections::Gone is_gone = {};
+  /// Called when an identifier begins to listen, and when it no longer does. False: it cannot, as
+  /// there are too many. Empty: requests need no registration.
+  std::function<bool(const ListenerService&)> on_listen = {};
+  std::function<void(const ListenerService&)> on_unlisten = {};
 };
 
 }  // namespace softhca::rdma_cm

@@ -11,7 +11,7 @@ util::Result<void> Ports::open(std::span<const DevicePort> ports) {
         port.device, [this, index = static_cast<unsigned>(ports_.size())](
                          const cm::Arrival& arrival) { inbox_.push_back({arrival, index}); });
     if (!management) return tl::unexpected(management.error());
-    ports_.push_back({port.device, port.node_guid, *std::move(management)});
+    ports_.push_back({port.device, port.node_guid, port.number_block, *std::move(management)});
   }
   return {};
 }

@@ -36,6 +36,7 @@ class Ports final : public cm::Network {
   cm::LocalAddress answers_from(const cm::Received& message) const override;
   bool has_global_ipv6() const;
   std::uint64_t node_guid(unsigned port) const override { return ports_[port].node_guid; }
+  std::uint8_t number_block(unsigned port) const override { return ports_[port].number_block; }
   /// An ib_mtu.
   std::uint8_t active_mtu(const Identifier& id) const {
     return ports_[id.connection.local.port].device.active_mtu();
@@ -52,6 +53,7 @@ class Ports final : public cm::Network {
   struct OpenPort {
     uverbs::Device& device;
     std::uint64_t node_guid;
+    std::uint8_t number_block;
     std::unique_ptr<ManagementPort> management;
   };
 

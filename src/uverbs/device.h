@@ -78,6 +78,9 @@ class Device {
     std::function<bool(const driver::Gid& to, driver::Mac& mac)> find_mac;
     /// The same, but also asks the network, which may take a second. Empty: find_mac is complete.
     std::function<bool(const driver::Gid& to, driver::Mac& mac)> ask_for_mac = {};
+    /// The MAC to which a connected QP sends packets for QP `qpn` at a destination with this MAC:
+    /// several devices may share the destination's address. Empty: the same MAC.
+    std::function<driver::Mac(const driver::Mac& mac, std::uint32_t qpn)> mac_of_qp = {};
   };
 
   /// @pre `host` reaches the program's memory at bus_address() and on_demand_address()

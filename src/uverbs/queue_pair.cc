@@ -70,6 +70,9 @@ Errno check_paths(const Device& device, bool is_connected, QpChange& change) {
     if (const auto wrong = check_source(device, to); wrong != 0) return wrong;
     if (is_connected) {
       if (const auto wrong = find_route(device, to, change.route); wrong != 0) return wrong;
+      if (const auto& mac_of_qp = device.options().mac_of_qp; mac_of_qp && change.has(kQpDestQpn)) {
+        change.route.mac = mac_of_qp(change.route.mac, change.in.dest_qp_num);
+      }
     }
   }
   if (!change.has(kQpAlternatePath)) return 0;

@@ -9,6 +9,7 @@
 
 #include "door/card/addresses.h"
 #include "door/tree/tree.h"
+#include "hub/block_file.h"
 #include "hub/roce_link.h"
 #include "util/clock.h"
 #include "util/log.h"
@@ -44,6 +45,9 @@ std::size_t first_free(const uverbs::Device& device) {
   return at;
 }
 
+/// Whether an address of a device is one of the host's interface, and not of the hub only.
+bool is_of_host(const driver::Gid& gid) { return !is_process(gid) && !gid.is_link_local(); }
+
 /// The index of the interface that the tree shows for the GIDs.
 unsigned interface_index(const OwnAddresses& addresses) {
   const auto of_host = addresses.interface_index();
@@ -68,14 +72,46 @@ driver::Mac Card::mac() const { return mac_of(link_->number()); }
 util::Result<void> Card::join() {
   auto joined = hub::join(options_.directory + "/hub");
   if (!joined) return tl::unexpected(joined.error());
-  link_ =
-      std::make_unique<hub::Uplink>(switch_.create_port("hub"), *std::move(joined), options_.clock);
+  std::optional<hub::Sharing> sharing;
+  if (names_interface(options_.address)) {
+    if (const auto granted = hub::share(*joined)) {
+      sharing = *granted;
+    } else {
+      util::log(util::LogLevel::kWarning, "mlx5_{}: it has none of the addresses of {}: {}",
+                options_.number, options_.address, granted.error().message);
+    }
+  }
+  link_ = std::make_unique<hub::Uplink>(switch_.create_port("hub"), *std::move(joined),
+                                        options_.clock, sharing);
+  link_->set_forwarded([this](const auto& datagram) { machines_.keep(datagram); });
   return {};
 }
 
-util::Result<void> Card::set_up() {
-  addresses_ = OwnAddresses::take(options_.directory, link_->number(), options_.address);
-  interface_mtu_ = options_.read_mtu(interface_index(addresses_));
+unsigned Card::station() const {
+  const auto* const its = shared();
+  return its != nullptr ? its->sharing().station : hub::station_of(options_.directory);
+}
+
+/// Without the file of blocks, packets reach the QP by the station.
+driver::Mac Card::mac_of_qp(const driver::Mac& its, std::uint32_t qpn) const {
+  const auto stands_for_all = station();
+  if (stands_for_all == 0 || its != mac_of(stands_for_all)) return its;
+  const auto block = hub::block_of(wire::Qpn(qpn));
+  if (shared() != nullptr && block == shared()->sharing().block) return mac();
+  const auto number = hub::process_of_block(options_.directory, block).value_or(0);
+  return number == 0 ? its : mac_of(number);
+}
+
+bool Card::is_shared(const driver::Gid& gid) const {
+  const auto number = station();
+  if (number == 0) return false;
+  if (has_address(gid)) return shared() != nullptr && is_of_host(gid);
+  const auto known = neighbours_->find(gid);
+  return known && *known == mac_of(number);
+}
+
+/// Makes the ports between the device and its switch. Returns the device's.
+fabric::Port& Card::make_ports() {
   device_port_ = switch_.create_port("device");
   fabric::Port* below = device_port_.get();
   faults_ = LinkFaults::create(*device_port_, {.name = fmt::format("mlx5_{}", options_.number),
@@ -86,13 +122,34 @@ util::Result<void> Card::set_up() {
   if (faults_ != nullptr) below = &faults_->port();
   neighbours_ = std::make_unique<hub::Neighbours>(*below, mac());
   services_ = std::make_unique<hub::ServiceFinder>(*neighbours_, mac(), options_.owner_of);
-  fault_port_ = std::make_unique<FaultPort>(*services_);
+  below = services_.get();
+  if (shared() != nullptr) {
+    const auto its = mac_of(shared()->sharing().station);
+    neighbours_->set_station(its, is_of_host);
+    shared_port_ = std::make_unique<SharedPort>(
+        *below,
+        SharedPort::Options{.station = its, .own = mac(), .block = shared()->sharing().block});
+    below = shared_port_.get();
+  }
+  fault_port_ = std::make_unique<FaultPort>(*below);
+  return *fault_port_;
+}
+
+util::Result<void> Card::set_up() {
+  const bool has_share = shared() != nullptr || !names_interface(options_.address);
+  addresses_ = OwnAddresses::take(options_.directory, link_->number(),
+                                  has_share ? options_.address : std::string());
+  interface_mtu_ = options_.read_mtu(interface_index(addresses_));
   connectx::DeviceOptions options;
   options.name = fmt::format("mlx5_{}", options_.number);
   options.mac = mac();
   options.node_guid = options.mac.to_u64();
   options.ack_timeout_min = kAckTimeoutMin;
-  model_ = std::make_unique<connectx::Device>(std::move(options), *fault_port_);
+  if (shared() != nullptr) {
+    options.queue_numbers = {.first = hub::first_number_of(shared()->sharing().block),
+                             .count = hub::kNumbersOfBlock};
+  }
+  model_ = std::make_unique<connectx::Device>(std::move(options), make_ports());
   host_ = std::make_unique<driver::InProcessHost>(
       *model_, driver::InProcessHost::Options{.progress = [this] { progress_device(); }});
   const auto mapped = model_->dma().map(
@@ -116,15 +173,16 @@ util::Result<void> Card::set_up() {
                   [this](const auto& to, auto&) {
                     (void)options_.want_mac(to);
                     return false;
-                  }});
+                  },
+              .mac_of_qp = [this](const auto& its, auto qpn) { return mac_of_qp(its, qpn); }});
   if (!device) return tl::unexpected(device.error());
   device_ = *std::move(device);
   counters_ =
       std::make_unique<RunCounters>(options_.directory, fmt::format("mlx5_{}", options_.number));
   tell_neighbours();
-  if (names_interface(options_.address)) {
+  if (shared() != nullptr) {
     machines_.reach(switch_, mac(), addresses_, fmt::format("mlx5_{}", options_.number),
-                    options_.address, options_.clock);
+                    options_.address, options_.clock, *link_);
   }
   return {};
 }
@@ -181,7 +239,7 @@ bool Card::has_address(const driver::Gid& gid) const { return holds(addresses_.a
 
 bool Card::find_mac(const driver::Gid& to, driver::Mac& its) const {
   if (has_address(to)) {
-    its = mac();
+    its = shared() != nullptr && is_of_host(to) ? mac_of(shared()->sharing().station) : mac();
     return true;
   }
   const auto known = neighbours_->find(to);
@@ -220,6 +278,7 @@ void Card::ask(const driver::Gid& to) {
 
 std::size_t Card::receive() {
   const auto frames = link_->receive(kFrames);
+  if (machines_.take_news()) (void)machines_.follow(addresses_);
   return frames + machines_.receive(kFrames);
 }
 

@@ -16,6 +16,7 @@
 #include "door/card/on_demand_memory.h"
 #include "door/card/own_address.h"
 #include "door/card/run_counters.h"
+#include "door/card/shared_port.h"
 #include "driver/connectx/hca.h"
 #include "driver/in_process_host.h"
 #include "fabric/switch.h"
@@ -82,6 +83,10 @@ class Card {
   int wake() const { return link_->wake(); }
   /// The device's way to other machines.
   const Machines& machines() const { return machines_; }
+  /// The addresses that the device shares with those of other processes; null: none.
+  hub::SharedAddresses* shared() const { return link_->shared(); }
+  /// Whether the device's network knows the address as one that processes share.
+  bool is_shared(const driver::Gid& gid) const;
 
   /// The MAC of its own address, or of one in its neighbor table. False: it knows none.
   bool find_mac(const driver::Gid& to, driver::Mac& mac) const;
@@ -115,11 +120,16 @@ class Card {
   explicit Card(Options options) : options_(std::move(options)), machines_(options_.directory) {}
   util::Result<void> join();
   util::Result<void> set_up();
+  fabric::Port& make_ports();
   void progress_device();
   std::size_t packets_of_room();
   util::Time run_as_far_as_there_is_room(util::Time now);
   void tell_neighbours();
   driver::Mac mac() const;
+  /// The number of the station of shared addresses; 0: there is none.
+  unsigned station() const;
+  /// The MAC to which packets for a QP go, if its address has this one.
+  driver::Mac mac_of_qp(const driver::Mac& mac, std::uint32_t qpn) const;
 
   const Options options_;
   OwnAddresses addresses_;
@@ -129,6 +139,7 @@ class Card {
   std::unique_ptr<LinkFaults> faults_;  ///< null: there are none
   std::unique_ptr<hub::Neighbours> neighbours_;
   std::unique_ptr<hub::ServiceFinder> services_;
+  std::unique_ptr<SharedPort> shared_port_;  ///< null: it shares no addresses
   std::unique_ptr<FaultPort> fault_port_;
   std::unique_ptr<hub::Uplink> link_;
   Machines machines_;

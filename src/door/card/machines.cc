@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
+#include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "door/card/addresses.h"
@@ -10,21 +14,32 @@
 #include "wire/address_text.h"
 
 namespace softhca::door {
+namespace {
+
+/// How long a new device waits for the hub's sockets. If they come later, it uses them then.
+constexpr std::chrono::seconds kForAnswers{10};
+
+}  // namespace
 
 void Machines::reach(fabric::Switch& network, const driver::Mac& mac, const OwnAddresses& own,
                      const std::string& name, const std::string& given,
-                     const util::TimeSource& clock) {
-  if (!own.follows_host()) {
-    util::log(util::LogLevel::kWarning,
-              "{}: another device of this network has the addresses of {}: this one does not "
-              "reach other machines",
-              name, given);
-    return;
-  }
-  roce_ = std::make_unique<hub::RoceLink>(network.create_port("sockets"), mac, clock);
+                     const util::TimeSource& clock, hub::Uplink& link) {
+  shared_ = link.shared();
+  roce_ = std::make_unique<hub::RoceLink>(network.create_port("sockets"), mac, clock,
+                                          [this](const wire::Gid& to) { return open(to); });
+  (void)follow(own);
+  link.await_answers(kForAnswers);
   if (follow(own) != 0) return;
   util::log(util::LogLevel::kWarning, "{}: {} has no address that other machines could reach", name,
             given);
+}
+
+/// Null: the hub has not answered yet.
+util::Result<std::unique_ptr<hub::RoceSocket>> Machines::open(const wire::Gid& address) {
+  auto socket = shared_->take_socket(address);
+  if (!socket) return tl::unexpected(socket.error());
+  if (!*socket) return std::unique_ptr<hub::RoceSocket>();
+  return hub::RoceSocket::adopt(*std::move(socket), address);
 }
 
 /// The address of a process's number is only the hub's.
@@ -34,7 +49,28 @@ std::size_t Machines::follow(const OwnAddresses& own) {
   for (const auto& gid : own.all()) {
     if (!is_process(gid)) all.push_back(gid);
   }
+  shared_->set_addresses(std::span(all).first(std::min(all.size(), hub::RoceLink::kAddressesMax)));
   roce_->set_addresses(all);
+  return all.size();
+}
+
+void Machines::keep(const hub::ForwardedDatagram& datagram) {
+  const auto& packet = datagram.datagram.packet;
+  if (roce_ != nullptr) kept_.push_back({datagram, {packet.begin(), packet.end()}});
+}
+
+std::size_t Machines::deliver_kept() {
+  if (kept_.empty()) return 0;
+  const auto all = std::exchange(kept_, {});
+  forwarded_ += all.size();
+  for (const auto& [forwarded, packet] : all) {
+    const auto& datagram = forwarded.datagram;
+    (void)roce_->deliver(packet, {.source = datagram.from,
+                                  .destination = forwarded.to,
+                                  .source_port = datagram.source_port,
+                                  .traffic_class = datagram.traffic_class,
+                                  .hop_limit = datagram.hop_limit});
+  }
   return all.size();
 }
 
@@ -49,6 +85,12 @@ std::optional<hub::UdpRoute> Machines::find_route(const driver::Gid& to) const {
 
 void Machines::inspect(util::Inspection& out) const {
   if (roce_ == nullptr) return;
+  out.part("shared", [&](util::InspectNode& node) {
+    node.add_hex("block", shared_->sharing().block);
+    node.add_hex("station_mac", mac_of(shared_->sharing().station).to_u64());
+    node.add("listeners", shared_->listeners());
+    node.add("forwarded", forwarded_);
+  });
   out.values([&](util::InspectNode& node) { node.add("lost_unfit", roce_->unfit()); });
   for (const auto& socket : roce_->sockets()) {
     out.part(fmt::format("udp {}", wire::text_of(socket->address())), [&](util::InspectNode& node) {

@@ -1,4 +1,5 @@
-// A device's way to other machines: RoCEv2 by UDP sockets of the addresses of a host interface.
+// A device's way to other machines: RoCEv2 by UDP sockets of the addresses of a host interface,
+// which other processes share. The hub hands out the sockets.
 #pragma once
 
 #include <cstddef>
@@ -6,11 +7,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "door/card/own_address.h"
 #include "driver/address.h"
 #include "fabric/switch.h"
+#include "hub/forwarded_datagram.h"
 #include "hub/roce_link.h"
+#include "hub/uplink.h"
 #include "util/inspection.h"
 #include "util/time_source.h"
 
@@ -22,12 +26,18 @@ class Machines {
   /// `directory`: of the run.
   explicit Machines(std::string directory) : directory_(std::move(directory)) {}
 
-  /// Opens the sockets of `own`. `mac`: the device's. `name`: for messages about the device.
+  /// Opens the sockets of `own`, for which it waits for the hub. `mac`: the device's. `name`: for
+  /// messages about the device. `link` must outlive this. @pre link.shared()
   void reach(fabric::Switch& network, const driver::Mac& mac, const OwnAddresses& own,
-             const std::string& name, const std::string& given, const util::TimeSource& clock);
-  /// Opens sockets of new addresses, and closes those of the others. Returns the number of
-  /// addresses that other machines may use.
+             const std::string& name, const std::string& given, const util::TimeSource& clock,
+             hub::Uplink& link);
+  /// Asks for the sockets of new addresses, opens those that the hub has granted, and closes those
+  /// of other addresses. Returns the number of addresses that other machines may use.
   std::size_t follow(const OwnAddresses& own);
+  /// Whether the hub has answered since the last call, so that follow() has something to do.
+  bool take_news() { return shared_ != nullptr && shared_->take_news(); }
+  /// Keeps a datagram that the hub has forwarded for the next receive().
+  void keep(const hub::ForwardedDatagram& datagram);
   /// Closes the sockets in a forked child.
   void leave_to_parent();
 
@@ -40,8 +50,11 @@ class Machines {
     for (const auto& socket : roce_->sockets()) visit(socket->fd());
   }
 
-  /// Transmits at most `frames` received packets for each address. Returns their number.
-  std::size_t receive(std::size_t frames) { return roce_ == nullptr ? 0 : roce_->receive(frames); }
+  /// Transmits at most `frames` received packets for each address, and those that the hub has
+  /// forwarded. Returns their number.
+  std::size_t receive(std::size_t frames) {
+    return roce_ == nullptr ? 0 : deliver_kept() + roce_->receive(frames);
+  }
   /// Bytes that may be sent now, whatever their destination.
   std::size_t room() { return roce_ == nullptr ? SIZE_MAX : roce_->room(); }
   /// Makes the switch keep the router's MAC. Call about once a second.
@@ -60,8 +73,20 @@ class Machines {
   void inspect(util::Inspection& out) const;
 
  private:
+  /// A forwarded datagram with its bytes.
+  struct Kept {
+    hub::ForwardedDatagram datagram;
+    std::vector<std::byte> packet;
+  };
+
+  util::Result<std::unique_ptr<hub::RoceSocket>> open(const wire::Gid& address);
+  std::size_t deliver_kept();
+
   const std::string directory_;
   std::unique_ptr<hub::RoceLink> roce_;  ///< null: reach() was not called, or found no interface
+  hub::SharedAddresses* shared_ = nullptr;
+  std::vector<Kept> kept_;
+  std::uint64_t forwarded_ = 0;  ///< datagrams by the hub
 };
 
 }  // namespace softhca::door

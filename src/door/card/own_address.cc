@@ -61,16 +61,21 @@ bool is_held(const std::string& path) {
   return fd ? os::is_marked_open(fd.get()) : errno != ENOENT;
 }
 
-/// Creates a file and locks it before it gets its name. Invalid: another process holds the name, or
-/// this failed. Each address has a temporary name of its own, since a process that gets no turn
-/// goes on without one.
-os::UniqueFd hold(const std::string& directory, const std::string& name) {
+/// Creates a file and locks it before it gets its name. Invalid: another process holds the name
+/// alone, or at all unless `shares`, or this failed. Each address has a temporary name of its own,
+/// since a process that gets no turn goes on without one.
+os::UniqueFd hold(const std::string& directory, const std::string& name, bool shares) {
   const auto path = directory + "/" + name;
-  if (is_held(path)) return {};
+  if (is_held(path)) {
+    if (!shares) return {};
+    os::UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    if (!fd || !os::mark_open(fd.get())) return {};
+    return os::keep(std::move(fd));
+  }
   const auto unnamed = directory + "/new-" + name;
   ::unlink(unnamed.c_str());
   os::UniqueFd fd(::open(unnamed.c_str(), kOwnFile | O_EXCL, 0600));
-  if (!fd || !os::mark_alone(fd.get())) return {};
+  if (!fd || !(shares ? os::mark_open(fd.get()).has_value() : os::mark_alone(fd.get()))) return {};
   if (::rename(unnamed.c_str(), path.c_str()) != 0) return {};
   return os::keep(std::move(fd));
 }
@@ -102,20 +107,18 @@ OwnAddresses OwnAddresses::take(const std::string& directory, unsigned number,
               directory);
   }
   if (names_interface(given)) {
-    const auto name = given.substr(kInterface.size());
-    own.interface_lock_ = hold(directory, "interface-" + name);
-    auto host = HostAddresses::follow(name);
-    if (own.interface_lock_ && host) own.host_.emplace(*std::move(host));
-  } else if (const auto gid = wire::parse_ipv4(given); gid && own.claim(*gid)) {
+    auto host = HostAddresses::follow(given.substr(kInterface.size()));
+    if (host) own.host_.emplace(*std::move(host));
+  } else if (const auto gid = wire::parse_ipv4(given); gid && own.claim(*gid, Claim::kAlone)) {
     own.all_.push_back(*gid);
   }
   if (own.all_.empty()) own.read_host();
   return own;
 }
 
-bool OwnAddresses::claim(const driver::Gid& gid) {
+bool OwnAddresses::claim(const driver::Gid& gid, Claim how) {
   if (locks_.contains(gid)) return true;
-  auto claimed = hold(directory_, name_of(gid));
+  auto claimed = hold(directory_, name_of(gid), how == Claim::kShared);
   if (!claimed) return false;
   locks_[gid] = std::move(claimed);
   return true;
@@ -124,11 +127,11 @@ bool OwnAddresses::claim(const driver::Gid& gid) {
 void OwnAddresses::read_host() {
   std::vector<driver::Gid> all;
   if (host_) all = host_->read();
-  // Other processes detect this one's end by its IPv4 addresses, so it must be their only holder.
-  std::erase_if(all, [this](const auto& gid) { return gid.is_ipv4() && !claim(gid); });
+  std::erase_if(all,
+                [this](const auto& gid) { return gid.is_ipv4() && !claim(gid, Claim::kShared); });
   if (all.empty() || !all.front().is_ipv4()) {
     const auto gid = ipv4_gid_of(number_);
-    if (!claim(gid)) {
+    if (!claim(gid, Claim::kAlone)) {
       util::log(util::LogLevel::kWarning,
                 "{} cannot be locked: connections to this process may be reported as ended",
                 path_of(directory_, gid));

@@ -1,8 +1,9 @@
-// The addresses of a device of a process, and a locked file for each address. If several processes
-// are given the same address, the first gets it. The lock ends with the process, so others see when
-// it has gone.
+// The addresses of a device of a process, and a locked file for each address. Processes share the
+// addresses of a host interface. If several processes are given the same other address, the first
+// gets it. The lock ends with the process, so others see when it has gone.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -18,10 +19,11 @@ namespace softhca::door {
 class OwnAddresses {
  public:
   /// `given`: the word of `softhca run --address` for this device. It is an address, "if:NAME" for
-  /// those of a host interface, or empty. An address that another process of the run has is not
-  /// taken. If `given` is empty, or the interface has no IPv4 address, the IPv4 address follows
-  /// from `number`, the process's number on the hub. `directory`: of the run. `patience`: how long
-  /// to wait for another process of the run that is taking its addresses.
+  /// those of a host interface, or empty. An address that another process of the run has is taken
+  /// only if both have it from an interface. If `given` is empty, or the interface has no IPv4
+  /// address, the IPv4 address follows from `number`, the process's number on the hub. `directory`:
+  /// of the run. `patience`: how long to wait for another process of the run that is taking its
+  /// addresses.
   static OwnAddresses take(const std::string& directory, unsigned number, const std::string& given,
                            util::Duration patience = std::chrono::seconds(10));
 
@@ -39,7 +41,6 @@ class OwnAddresses {
   /// In a forked child: the parent keeps the addresses.
   void leave() {
     locks_.clear();
-    interface_lock_.reset();
     host_.reset();
   }
 
@@ -48,8 +49,9 @@ class OwnAddresses {
     bool operator()(const driver::Gid& a, const driver::Gid& b) const { return a.bytes < b.bytes; }
   };
 
-  /// False: another process has it.
-  bool claim(const driver::Gid& gid);
+  enum class Claim : std::uint8_t { kAlone, kShared };
+  /// False: another process has it, and does not share it.
+  bool claim(const driver::Gid& gid, Claim how);
   void read_host();
 
   std::string directory_;
@@ -58,7 +60,6 @@ class OwnAddresses {
   std::map<driver::Gid, os::UniqueFd, Before> locks_;
   std::optional<HostAddresses> host_;
   bool has_changed_ = false;  ///< the host's addresses changed, but all_ is not updated yet
-  os::UniqueFd interface_lock_;
 };
 
 /// Whether `given` (OwnAddresses::take) means the addresses of a host interface.
@@ -68,8 +69,8 @@ bool names_interface(const std::string& given);
 bool may_have(const std::string& given, const driver::Gid& gid);
 /// Whether a process of the run has this address. Knows IPv4 addresses only.
 bool is_of_run(const std::string& directory, const driver::Gid& gid);
-/// Whether the process that had this address has ended. False also if no process of the run had it,
-/// or if a process of another machine may have it now.
+/// Whether all processes that had this address have ended. False also if no process of the run had
+/// it, or if a process of another machine may have it now.
 bool is_gone(const std::string& directory, const driver::Gid& gid);
 
 }  // namespace softhca::door

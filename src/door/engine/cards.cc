@@ -6,6 +6,7 @@
 #include "door/card/addresses.h"
 #include "door/memory/fault_guard.h"
 #include "door/memory/reserve.h"
+#include "hub/block_file.h"
 #include "util/log.h"
 
 namespace softhca::door {
@@ -84,6 +85,15 @@ bool Cards::find_present(const driver::Gid& to, driver::Mac& mac) const {
   bool found = false;
   for_each([&](const Card& card) { found = found || card.find_present(to, mac); });
   return found;
+}
+
+bool Cards::is_gone(const driver::Gid& peer, std::uint32_t number) const {
+  constexpr unsigned kBlockShift = 24;
+  // no format: a range of numbers
+  const auto block = static_cast<hub::RoceBlock>(number >> kBlockShift);
+  bool is_shared = false;
+  for_each([&](const Card& card) { is_shared = is_shared || card.is_shared(peer); });
+  return is_shared && hub::process_of_block(options_.directory, block) == 0u;
 }
 
 void Cards::look_at_stranger(const driver::Gid& to) {

@@ -71,6 +71,9 @@ class Cards {
   }
   /// Card::find_present() over all devices.
   bool find_present(const driver::Gid& to, driver::Mac& mac) const;
+  /// Whether processes share the peer's address, and the one with this number of a connection has
+  /// ended.
+  bool is_gone(const driver::Gid& peer, std::uint32_t number) const;
   /// Asks the network for an address.
   void ask(const driver::Gid& to);
   /// Warns of an address that is not reached.

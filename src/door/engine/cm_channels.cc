@@ -4,11 +4,14 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "door/card/own_address.h"
+#include "hub/cm_dispatch.h"
 #include "hub/far_members.h"
 #include "util/clock.h"
 #include "util/log.h"
@@ -26,6 +29,46 @@ bool is_local(const rdma_cm::SocketAddress& address) {
 
 hub::Service service_of(const rdma_cm::SocketAddress& to, std::uint16_t port_space) {
   return {.machine = to.gid(), .port_space = port_space, .port = to.port()};
+}
+
+/// The devices at which it listens.
+std::span<Card* const> cards_of(const rdma_cm::ListenerService& listener,
+                                std::span<Card* const> all) {
+  return listener.port ? all.subspan(*listener.port, 1) : all;
+}
+
+hub::CmService service_at(const rdma_cm::ListenerService& listener) {
+  using Family = rdma_cm::ListenerService::Family;
+  hub::CmService service{.id = listener.service, .address = hub::CmService::all()};
+  if (listener.port) {
+    service.address = listener.address;
+  } else if (listener.family != Family::kBoth) {
+    service.address =
+        listener.family == Family::kIpv4 ? hub::CmService::all_ipv4() : hub::CmService::all_ipv6();
+  }
+  return service;
+}
+
+void unlisten(const rdma_cm::ListenerService& listener, std::span<Card* const> its) {
+  for (const auto* const card : its) {
+    if (card->shared() != nullptr) card->shared()->unlisten(service_at(listener));
+  }
+}
+
+/// The hub hands out connection requests to addresses that processes share.
+void register_listeners(rdma_cm::Options& options, std::vector<Card*> cards) {
+  options.on_listen = [cards](const rdma_cm::ListenerService& one) {
+    const auto its = cards_of(one, cards);
+    const auto is_heard = [&](const Card* card) {
+      return card->shared() == nullptr || card->shared()->listen(service_at(one));
+    };
+    if (std::ranges::all_of(its, is_heard)) return true;
+    unlisten(one, its);
+    return false;
+  };
+  options.on_unlisten = [cards = std::move(cards)](const rdma_cm::ListenerService& one) {
+    unlisten(one, cards_of(one, cards));
+  };
 }
 
 }  // namespace
@@ -57,7 +100,13 @@ util::Result<void> CmChannels::set_up() {
   port_file_ = *std::move(file);
   // Any of the devices may have the address that a program asks for.
   std::vector<rdma_cm::Manager::Port> ports;
-  cards_.for_each([&](Card& card) { ports.push_back({card.device(), card.node_guid()}); });
+  std::vector<Card*> cards;
+  cards_.for_each([&](Card& card) {
+    const auto* const shared = card.shared();
+    ports.push_back({card.device(), card.node_guid(),
+                     shared == nullptr ? hub::RoceBlock{0} : shared->sharing().block});
+    cards.push_back(&card);
+  });
   rdma_cm::Options options{
       .port_numbers = *port_file_,
       .is_member =
@@ -69,7 +118,10 @@ util::Result<void> CmChannels::set_up() {
       .ask = [this](const driver::Gid& gid) { cards_.find(0)->ask(gid); },
       .on_unresolved = [this](const driver::Gid& gid) { cards_.look_at_stranger(gid); },
       .path_mtu = [this](const driver::Gid& gid) { return cards_.path_mtu(gid); },
-      .is_gone = [this](const driver::Gid& gid) { return is_gone(directory_, gid); }};
+      .is_gone = {.address = [this](const driver::Gid& gid) { return is_gone(directory_, gid); },
+                  .number = [this](const driver::Gid& gid,
+                                   std::uint32_t number) { return cards_.is_gone(gid, number); }}};
+  register_listeners(options, std::move(cards));
   find_services_of_machines(options);
   auto manager = rdma_cm::Manager::create(ports, memory_, std::move(options));
   if (!manager) return tl::unexpected(manager.error());

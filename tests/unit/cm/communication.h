@@ -31,6 +31,7 @@ class Host final : public Network, public EventSink, public Services {
   }
   LocalAddress answers_from(const Received&) const override { return address(); }
   std::uint64_t node_guid(unsigned) const override { return 1; }
+  std::uint8_t number_block(unsigned) const override { return block; }
   void handle(const Connection&, const Event& event) override {
     events.push_back(event.kind);
     status = event.status;
@@ -54,6 +55,7 @@ class Host final : public Network, public EventSink, public Services {
   }
   LocalAddress address() const { return {.port = 0, .gid_index = 0, .gid = own_}; }
 
+  std::uint8_t block = 0;  ///< of its numbers
   unsigned sent = 0;
   std::vector<Event::Kind> events;
   std::uint32_t status = 0;  ///< of the last event

@@ -8,6 +8,24 @@ namespace {
 
 using Kind = Event::Kind;
 
+// Hosts that share an address are told apart by the numbers of their connections.
+TEST_F(Communication, NumbersAreOfThePortsBlock) {
+  client_.block = 0x07;
+  server_.block = 0xfe;
+  auto& active = request(IB_UVERBS_QPT_RC);
+  EXPECT_EQ(active.exchange.local_comm_id >> 24, 0x07u);
+  deliver();
+  auto& passive = *server_.connections.front();
+  EXPECT_EQ(passive.exchange.local_comm_id >> 24, 0xfeu);
+  EXPECT_EQ(passive.exchange.remote_comm_id, active.exchange.local_comm_id);
+  server_.manager.send_rep(passive, {}, now_);
+  deliver();
+  EXPECT_EQ(client_.events, std::vector{Kind::kReply}) << "it is found by its new number";
+  auto& another = request(IB_UVERBS_QPT_UD);
+  EXPECT_EQ(another.exchange.local_comm_id >> 24, 0x07u);
+  EXPECT_NE(another.exchange.local_comm_id, active.exchange.local_comm_id);
+}
+
 TEST_F(Communication, IsEstablishedAndReleased) {
   auto& active = request(IB_UVERBS_QPT_RC);
   deliver();

@@ -1,6 +1,7 @@
 // A device of a process, on a hub that runs only while the device joins it.
 #include "door/card/card.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -10,16 +11,24 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
+#include "door/card/addresses.h"
 #include "door/card/host_addresses.h"
 #include "fabric/shared_faults.h"
+#include "hub/block_file.h"
 #include "hub/hub.h"
+#include "hub/join.h"
+#include "hub/roce_group.h"
 #include "os/event_loop.h"
+#include "os/own_network.h"
 #include "os/shared_ring.h"
 #include "spec/connectx/mkey.h"
+#include "util/log.h"
 #include "uverbs/device_command.h"
 #include "uverbs/device_counters.h"
 
@@ -68,11 +77,13 @@ class CardTest : public testing::Test {
 
   /// Creates the card in a thread, since it waits for the hub's answer.
   std::unique_ptr<Card> make(util::TimeSource clock,
-                             std::function<unsigned(unsigned)> read_mtu = mtu_of) {
+                             std::function<unsigned(unsigned)> read_mtu = mtu_of,
+                             const std::string& address = {}) {
     std::unique_ptr<Card> card;
     std::atomic<bool> done = false;
     std::thread makes([&] {
       auto made = Card::create({.directory = directory_,
+                                .address = address,
                                 .faults = rules_,
                                 .find_mac = [](const auto&, auto&) { return false; },
                                 .want_mac = [](const auto&) { return false; },
@@ -158,6 +169,188 @@ TEST_F(CardTest, TheMtuOfTheInterfaceIsReadWhenTheHostIsFollowed) {
   EXPECT_EQ(card->follow_host(), 0u);
   for (int i = 0; i != 10; ++i) EXPECT_EQ(card->device().active_mtu(), 5) << "4096";
   EXPECT_EQ(reads, 2u);
+}
+
+/// A network with an interface "shared0", which has 192.0.2.1, and devices that share it.
+class SharedCardTest : public CardTest {
+ protected:
+  SharedCardTest() {
+    if (!network_.made()) return;
+    os::OwnNetwork::run(
+        "ip link add shared0 type veth peer name shared1 && ip link set shared0 up && "
+        "ip addr add 192.0.2.1/24 dev shared0");
+    hub::Hub::Options options;
+    auto file = hub::BlockFile::create(directory_);
+    EXPECT_TRUE(file);
+    file_.emplace(*std::move(file));
+    options.publish_block = [this](hub::RoceBlock block, unsigned number) {
+      file_->set(block, number);
+    };
+    options.clock = [this] { return util::Time(hub_clock_.load()); };
+    options.ring_capacity = os::SharedRing::kCapacityMin;
+    hub_.reset();
+    hub_ = *hub::Hub::create(*loop_, directory_ + "/hub", options);
+  }
+  ~SharedCardTest() override { hub_.reset(); }
+  void SetUp() override {
+    if (!network_.made()) GTEST_SKIP() << "no namespaces for users here";
+  }
+  std::unique_ptr<Card> make_shared() {
+    return make([this] { return now_; }, mtu_of, "if:shared0");
+  }
+  std::unique_ptr<Card> make_other() {
+    return make([this] { return now_; });
+  }
+  static driver::Mac station_of(const Card& card) {
+    return mac_of(card.shared()->sharing().station);
+  }
+  static std::uint32_t qpn_of(const Card& card) {
+    return std::uint32_t{card.shared()->sharing().block} << 16 | 0x123;
+  }
+  static unsigned sockets(const Card& card) {
+    unsigned count = 0;
+    card.machines().for_each_socket([&](int) { ++count; });
+    return count;
+  }
+  static driver::Mac mac_to(const Card& card, const driver::Gid& to) {
+    driver::Mac mac;
+    EXPECT_TRUE(card.find_mac(to, mac));
+    return mac;
+  }
+  template <class... Cards>
+  void turn(Cards&... cards) {
+    for (int i = 0; i != 20; ++i) {
+      loop_->run_once(util::Time::min());
+      (cards.receive(), ...);
+      (cards.progress(), ...);
+      (cards.settle(), ...);
+    }
+  }
+
+  static inline const driver::Gid kAddress = driver::Gid::from_ipv4(192, 0, 2, 1);
+  static inline const driver::Gid kSecond = driver::Gid::from_ipv4(192, 0, 2, 2);
+  /// Takes a block for a process that does nothing else.
+  void take_block() {
+    std::atomic<bool> done = false;
+    std::thread takes([&] {
+      auto joined = hub::join(directory_ + "/hub");
+      if (joined && hub::share(*joined)) others_.push_back(*std::move(joined));
+      done = true;
+    });
+    while (!done) loop_->run_once(util::Time::min());
+    takes.join();
+  }
+
+  util::Time now_{std::chrono::hours(1)};
+  std::atomic<util::Duration> hub_clock_ = util::Duration(std::chrono::hours(1));
+  std::vector<hub::Joined> others_;
+  os::OwnNetwork network_;
+  std::optional<hub::BlockFile> file_;
+};
+
+TEST_F(SharedCardTest, DevicesOfOneAddressHaveSocketsAndBlocks) {
+  const auto a = make_shared(), b = make_shared();
+  ASSERT_TRUE(a && b);
+  EXPECT_EQ(a->shared()->sharing().block, 1);
+  EXPECT_EQ(b->shared()->sharing().block, 2);
+  EXPECT_TRUE(a->has_address(kAddress));
+  EXPECT_TRUE(b->has_address(kAddress));
+  EXPECT_EQ(sockets(*a), 1u);
+  EXPECT_EQ(sockets(*b), 1u);
+  EXPECT_EQ(a->model().options().queue_numbers,
+            (connectx::QueueNumbers{.first = 0x10000, .count = 0x10000}));
+  EXPECT_EQ(b->model().options().queue_numbers,
+            (connectx::QueueNumbers{.first = 0x20000, .count = 0x10000}));
+}
+
+// So that processes get links, and packets to the device itself do not leave it.
+TEST_F(SharedCardTest, PacketsForAQpGoToItsDevice) {
+  const auto a = make_shared(), b = make_shared(), c = make_other();
+  ASSERT_TRUE(a && b && c);
+  const auto station = station_of(*a);
+  EXPECT_EQ(mac_to(*a, kAddress), station);
+  const auto number_of_a = mac_of(hub::process_of_block(directory_, 1).value());
+  const auto number_of_b = mac_of(hub::process_of_block(directory_, 2).value());
+  for (auto* const card : {a.get(), b.get(), c.get()}) {
+    const auto& mac_of_qp = card->device().options().mac_of_qp;
+    EXPECT_EQ(mac_of_qp(station, qpn_of(*a)), number_of_a);
+    EXPECT_EQ(mac_of_qp(station, qpn_of(*b)), number_of_b);
+    EXPECT_EQ(mac_of_qp(station, 0x990001), station) << "a block of no process";
+    EXPECT_EQ(mac_of_qp(number_of_b, qpn_of(*a)), number_of_b) << "not the station's";
+  }
+}
+
+TEST_F(SharedCardTest, AnotherDeviceResolvesTheAddressToTheStation) {
+  const auto a = make_shared(), b = make_shared(), c = make_other();
+  ASSERT_TRUE(a && b && c);
+  EXPECT_FALSE(c->is_shared(kAddress));
+  c->ask(kAddress);
+  turn(*a, *b, *c);
+  EXPECT_EQ(mac_to(*c, kAddress), station_of(*a));
+  EXPECT_TRUE(c->is_shared(kAddress));
+  EXPECT_TRUE(a->is_shared(kAddress));
+}
+
+// Any of them may have asked.
+TEST_F(SharedCardTest, EachDeviceOfTheAddressLearnsAnAnswer) {
+  const auto a = make_shared(), b = make_shared(), c = make_other();
+  ASSERT_TRUE(a && b && c);
+  const auto gid_of_c = c->device().options().gids.back().gid;
+  a->ask(gid_of_c);
+  turn(*a, *b, *c);
+  driver::Mac mac;
+  EXPECT_TRUE(a->find_mac(gid_of_c, mac));
+  EXPECT_TRUE(b->find_mac(gid_of_c, mac));
+}
+
+TEST_F(SharedCardTest, AddressesMayComeWhileTheDeviceRuns) {
+  const auto a = make_shared();
+  ASSERT_TRUE(a);
+  os::OwnNetwork::run("ip addr add 192.0.2.2/24 dev shared0");
+  EXPECT_EQ(a->follow_host(), 2u) << "RoCE v1 and v2";
+  turn(*a);
+  EXPECT_EQ(sockets(*a), 2u);
+  os::OwnNetwork::run("ip addr del 192.0.2.2/24 dev shared0");
+  EXPECT_EQ(a->follow_host(), 2u);
+  turn(*a);
+  EXPECT_EQ(sockets(*a), 1u);
+  os::OwnNetwork::run("ip addr add 192.0.2.2/24 dev shared0");
+  (void)a->follow_host();
+  turn(*a);
+  EXPECT_EQ(sockets(*a), 2u);
+}
+
+TEST_F(SharedCardTest, AnAddressWhosePortIsTakenGetsItsSocketLater) {
+  std::vector<std::string> lines;
+  util::set_log_sink([&](auto, auto text) { lines.emplace_back(text); });
+  hub::RoceRefusal refusal;
+  auto other = hub::RoceGroup::open(kAddress, 4791, refusal);
+  ASSERT_TRUE(other);
+  const auto a = make_shared();
+  ASSERT_TRUE(a);
+  EXPECT_EQ(sockets(*a), 0u);
+  EXPECT_TRUE(a->has_address(kAddress)) << "on the hub";
+  EXPECT_THAT(lines, testing::Contains(testing::HasSubstr(
+                         "UDP port 4791 of 192.0.2.1 is taken by another process of yours")));
+  other.reset();
+  now_ += hub::SharedAddresses::kLongestPause;
+  hub_clock_ = hub_clock_.load() + hub::RoceHost::kRefusedFor;
+  (void)a->follow_host();
+  turn(*a);
+  EXPECT_EQ(sockets(*a), 1u);
+  util::set_log_sink(nullptr);
+}
+
+// So that a device of another network of the machine does not seem to have them.
+TEST_F(SharedCardTest, WithoutABlockADeviceHasNoneOfTheAddresses) {
+  util::set_log_sink([](auto, auto) {});
+  for (int i = 0; i != 255; ++i) take_block();
+  const auto a = make_shared();
+  util::set_log_sink(nullptr);
+  ASSERT_TRUE(a);
+  EXPECT_EQ(a->shared(), nullptr);
+  EXPECT_FALSE(a->has_address(kAddress));
+  EXPECT_EQ(sockets(*a), 0u);
 }
 
 }  // namespace

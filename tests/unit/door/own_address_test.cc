@@ -11,14 +11,17 @@
 #include <bitset>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "door/card/addresses.h"
 #include "door/engine/port_file.h"
 #include "door/tree/tree.h"
 #include "hub/far_members.h"
+#include "os/own_network.h"
 #include "util/log.h"
 
 namespace softhca::door {
@@ -155,6 +158,72 @@ TEST_F(OwnAddress, AnAddressIsThatOfTheFirstUntilItHasGone) {
   EXPECT_TRUE(is_gone(directory_, given));
   EXPECT_TRUE(is_gone(directory_, ipv4_gid_of(2)));
   EXPECT_EQ(OwnAddresses::take(directory_, 3, "198.19.7.7").all().front(), given);
+}
+
+/// A network with an interface "shared0", which has 192.0.2.1 and 192.0.2.2.
+class SharedAddress : public OwnAddress {
+ protected:
+  SharedAddress() {
+    if (!network_.made()) return;
+    os::OwnNetwork::run(
+        "ip link add shared0 type veth peer name shared1 && ip addr add 192.0.2.1/24 dev shared0 "
+        "&& "
+        "ip addr add 192.0.2.2/24 dev shared0 && ip link set shared0 up");
+  }
+  void SetUp() override {
+    if (!network_.made()) GTEST_SKIP() << "no namespaces for users here";
+  }
+  OwnAddresses take_shared(unsigned number) const {
+    return OwnAddresses::take(directory_, number, "if:shared0");
+  }
+
+  static inline const driver::Gid kFirst = driver::Gid::from_ipv4(192, 0, 2, 1);
+  static inline const driver::Gid kSecond = driver::Gid::from_ipv4(192, 0, 2, 2);
+  os::OwnNetwork network_;
+};
+
+TEST_F(SharedAddress, ProcessesShareTheAddressesOfAnInterface) {
+  std::optional<OwnAddresses> first = take_shared(1), second = take_shared(2);
+  const std::vector both{kFirst, kSecond};
+  EXPECT_EQ(first->all(), both);
+  EXPECT_EQ(second->all(), both);
+  EXPECT_TRUE(second->follows_host());
+  first.reset();
+  EXPECT_FALSE(is_gone(directory_, kFirst)) << "the second has it";
+  EXPECT_TRUE(is_of_run(directory_, kFirst));
+  const auto third = take_shared(3);
+  second.reset();
+  EXPECT_FALSE(is_gone(directory_, kFirst)) << "the third has it";
+  EXPECT_EQ(third.all(), both);
+}
+
+TEST_F(SharedAddress, TheAddressIsGoneWithItsLastProcess) {
+  std::optional<OwnAddresses> first = take_shared(1), second = take_shared(2);
+  first.reset();
+  second.reset();
+  EXPECT_TRUE(is_gone(directory_, kFirst));
+  EXPECT_EQ(take_shared(3).all().front(), kFirst);
+}
+
+TEST_F(SharedAddress, AnAddressThatAProcessHasAloneIsNotShared) {
+  const auto alone = OwnAddresses::take(directory_, 1, "192.0.2.1");
+  ASSERT_EQ(alone.all().front(), kFirst);
+  EXPECT_EQ(take_shared(2).all(), std::vector{kSecond});
+}
+
+TEST_F(SharedAddress, ASharedAddressIsNotTakenAlone) {
+  const auto shared = take_shared(1);
+  EXPECT_EQ(OwnAddresses::take(directory_, 2, "192.0.2.1").all(), std::vector{ipv4_gid_of(2)});
+  EXPECT_FALSE(is_gone(directory_, kFirst));
+}
+
+TEST_F(SharedAddress, AddressesThatComeAndGoAreFollowedByEach) {
+  auto first = take_shared(1), second = take_shared(2);
+  os::OwnNetwork::run("ip addr del 192.0.2.1/24 dev shared0");
+  EXPECT_TRUE(first.refresh());
+  EXPECT_FALSE(is_gone(directory_, kFirst)) << "the second still has it";
+  EXPECT_TRUE(second.refresh());
+  EXPECT_TRUE(is_gone(directory_, kFirst));
 }
 
 TEST_F(OwnAddress, AnAddressIsOfTheRunWhileAProcessHasIt) {

@@ -373,6 +373,18 @@ TEST_F(RdmaCm, APeerIsLookedForOnceASecond) {
   EXPECT_EQ(looked_for_gone_, before + 1);
 }
 
+// The address has other processes, so only the number of the connection shows it.
+TEST_F(RdmaCmWithGuest, APeerWhoseBlockIsGoneEnds) {
+  (void)connect_to_guest();
+  gone_block_ = (kGuestsId >> 24) + 1;
+  now_ += std::chrono::seconds(1);
+  EXPECT_TRUE(is_quiet());
+  gone_block_ = kGuestsId >> 24;
+  now_ += std::chrono::seconds(1);
+  work();
+  EXPECT_EQ(next_type(), EventType::kDisconnected);
+}
+
 TEST_F(RdmaCmWithGuest, APeerThatIsGoneEndsWhateverWasBegun) {
   const auto looks = [this] { now_ += std::chrono::seconds(1), work(); };
   const auto server = be_asked_by_guest();

@@ -37,7 +37,7 @@ inline cm_attribute kind_of(const Mad& mad) {
 
 class RdmaCmWithGuest : public RdmaCm {
  protected:
-  static constexpr std::uint32_t kGuestsId = 0x77, kGuestsQpn = 0x300;
+  static constexpr std::uint32_t kGuestsId = 0x2a000077, kGuestsQpn = 0x300;
   static inline const driver::Gid kStranger = driver::Gid::from_ipv4(198, 19, 0, 66);
 
   RdmaCmWithGuest() : peer_(program_.network().create_port("guest")) {

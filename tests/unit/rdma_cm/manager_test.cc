@@ -462,5 +462,43 @@ TEST_F(RdmaCm, AnAnswerThatWasLostIsGivenAgain) {
   EXPECT_EQ(next_type(), EventType::kEstablished);
 }
 
+// Programs that share an address need their listeners to be known outside the process.
+TEST_F(RdmaCm, EachListenerIsRegisteredUntilItEnds) {
+  using Family = ListenerService::Family;
+  const auto of_address = listen(1, 7471);
+  const auto of_all = create(2), of_ipv4 = create(3);
+  ASSERT_EQ(bind(of_all, 7472, {}), 0);
+  ASSERT_EQ(bind(of_ipv4, 7473, driver::Gid::from_ipv4(0, 0, 0, 0)), 0);
+  for (const auto id : {of_all, of_ipv4}) {
+    EXPECT_EQ(command(RDMA_USER_CM_CMD_LISTEN, rdma_ucm_listen{.id = id, .backlog = 1}), 0);
+  }
+  ASSERT_EQ(listened_.size(), 3u);
+  EXPECT_EQ(listened_[0].service, service_of(RDMA_PS_TCP, 7471));
+  EXPECT_EQ(listened_[0].port, 0u);
+  EXPECT_EQ(listened_[0].address, kOwn);
+  EXPECT_EQ(listened_[1].service, service_of(RDMA_PS_TCP, 7472));
+  EXPECT_EQ(listened_[1].port, std::nullopt);
+  EXPECT_EQ(listened_[1].family, Family::kBoth);
+  EXPECT_EQ(listened_[2].family, Family::kIpv4);
+  destroy(create(4));
+  EXPECT_TRUE(unlistened_.empty()) << "it did not listen";
+  destroy(of_address);
+  destroy(of_ipv4);
+  ASSERT_EQ(unlistened_.size(), 2u);
+  EXPECT_EQ(unlistened_[0].service, service_of(RDMA_PS_TCP, 7471));
+  EXPECT_EQ(unlistened_[0].address, kOwn);
+  EXPECT_EQ(unlistened_[1].family, Family::kIpv4);
+}
+
+TEST_F(RdmaCm, AListenerThatIsRefusedListensNot) {
+  const auto id = create(1);
+  ASSERT_EQ(bind(id, 7471), 0);
+  listens_refused_ = true;
+  EXPECT_EQ(command(RDMA_USER_CM_CMD_LISTEN, rdma_ucm_listen{.id = id, .backlog = 1}), ENOMEM);
+  listens_refused_ = false;
+  EXPECT_EQ(command(RDMA_USER_CM_CMD_LISTEN, rdma_ucm_listen{.id = id, .backlog = 1}), 0);
+  EXPECT_EQ(listened_.size(), 1u);
+}
+
 }  // namespace
 }  // namespace softhca::rdma_cm

@@ -64,7 +64,17 @@ class RdmaCm : public testing::Test {
          .forget_service = [this](const SocketAddress&, std::uint16_t) { owner_.reset(); },
          .on_unresolved = [this](const driver::Gid& gid) { unresolved_.push_back(gid); },
          .path_mtu = [](const driver::Gid& gid) -> std::uint8_t { return gid == kGuest ? 3 : 5; },
-         .is_gone = [this](const driver::Gid&) { return ++looked_for_gone_, peer_is_gone_; }});
+         .is_gone =
+             {.address = [this](const driver::Gid&) { return ++looked_for_gone_, peer_is_gone_; },
+              .number = [this](const driver::Gid&,
+                               std::uint32_t number) { return number >> 24 == gone_block_; }},
+         .on_listen =
+             [this](const ListenerService& one) {
+               if (listens_refused_) return false;
+               listened_.push_back(one);
+               return true;
+             },
+         .on_unlisten = [this](const ListenerService& one) { unlistened_.push_back(one); }});
     channel_ = *manager_->open();
   }
 
@@ -226,6 +236,9 @@ class RdmaCm : public testing::Test {
   Numbers numbers_;
   bool guest_is_known_ = false;
   bool peer_is_gone_ = false;
+  std::uint32_t gone_block_ = 0;
+  bool listens_refused_ = false;
+  std::vector<ListenerService> listened_, unlistened_;
   unsigned looked_for_gone_ = 0;
   std::vector<driver::Gid> asked_;
   std::vector<driver::Gid> unresolved_;
