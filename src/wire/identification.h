@@ -10,6 +10,10 @@
 
 namespace softhca::wire {
 
+/// The exclusive or of two ICRCs: with this identification and with 0. `behind`: bytes that the
+/// ICRC covers behind the identification.
+std::uint32_t icrc_change(std::uint16_t identification, std::size_t behind);
+
 class HiddenIdentification {
  public:
   /// `difference`: the exclusive or of the ICRC received and the one computed with identification

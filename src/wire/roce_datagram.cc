@@ -19,6 +19,9 @@ namespace softhca::wire {
 namespace {
 
 using Error = DatagramError;
+/// Bytes of an IPv4 header up to the identification's end.
+constexpr std::size_t kBeforeIdentification = Ipv4Layout::identification.kOffset + 2;
+
 using Headers = std::array<std::byte, Ipv6Layout::kSize + UdpLayout::kSize + BthLayout::kSize>;
 
 /// The position of a packet in its frame.
@@ -52,9 +55,10 @@ tl::expected<Place, Error> find_packet(const Frame& frame) {
 
 /// Reads the path of an outgoing packet, and makes its headers those that the kernel will write.
 DatagramPath take_path(NetworkHeader header, std::span<std::byte> headers,
-                       std::uint16_t source_port) {
+                       std::uint16_t source_port, std::uint16_t identification) {
   DatagramPath path;
   path.source_port = source_port;
+  path.identification = identification;
   if (header == NetworkHeader::kIpv4) {
     using L = Ipv4Layout;
     const util::MutableView<L> ip(headers);
@@ -62,7 +66,7 @@ DatagramPath take_path(NetworkHeader header, std::span<std::byte> headers,
     path.destination = Gid::from_ipv4(ip.get(L::destination));
     path.traffic_class = static_cast<std::uint8_t>(ip.get(L::tos));
     path.hop_limit = static_cast<std::uint8_t>(ip.get(L::ttl));
-    ip.set(L::identification, 0);
+    ip.set(L::identification, identification);
     ip.set(L::dont_fragment, 1);
   } else {
     using L = Ipv6Layout;
@@ -86,6 +90,7 @@ std::size_t put_headers(const DatagramPath& path, std::size_t size, std::span<st
     Ipv4 ip;
     ip.tos = path.traffic_class;
     ip.total_length = static_cast<std::uint16_t>(Ipv4Layout::kSize + udp_size);
+    ip.identification = path.identification;
     ip.dont_fragment = true;
     ip.ttl = path.hop_limit;
     ip.protocol = IpProtocol::kUdp;
@@ -135,7 +140,8 @@ std::string_view to_string(DatagramError error) {
   return "";
 }
 
-tl::expected<void, Error> RoceDatagram::make(const Frame& frame, std::uint16_t source_port) {
+tl::expected<void, Error> RoceDatagram::make(const Frame& frame, std::uint16_t source_port,
+                                             std::uint16_t identification) {
   assert(frame.packets() == 1);
   const auto place = find_packet(frame);
   if (!place) return tl::unexpected(place.error());
@@ -143,7 +149,7 @@ tl::expected<void, Error> RoceDatagram::make(const Frame& frame, std::uint16_t s
   Headers bytes;
   const auto headers = std::span(bytes).first(size_of_headers);
   std::memcpy(headers.data(), frame.head().data() + place->network, headers.size());
-  path = take_path(place->header, headers, source_port);
+  path = take_path(place->header, headers, source_port, identification);
   if (path.destination.is_multicast()) return tl::unexpected(Error::kMulticast);
 
   auto icrc = begin_icrc(headers, place->header);
@@ -165,6 +171,17 @@ tl::expected<void, Error> RoceDatagram::make(const Frame& frame, std::uint16_t s
   parts[part_count++] = icrc_;
   size = place->end - bth;
   return {};
+}
+
+std::array<std::byte, kIcrcSize> RoceDatagram::icrc_alone() const {
+  auto icrc = icrc_;
+  if (path.identification != 0 && path.destination.is_ipv4()) {
+    const auto behind =
+        Ipv4Layout::kSize + UdpLayout::kSize - kBeforeIdentification + size - kIcrcSize;
+    util::store_le32(icrc.data(),
+                     util::load_le32(icrc.data()) ^ icrc_change(path.identification, behind));
+  }
+  return icrc;
 }
 
 tl::expected<void, Error> DatagramReader::read(std::span<const std::byte> datagram,
@@ -194,10 +211,10 @@ tl::expected<void, Error> DatagramReader::read(std::span<const std::byte> datagr
   const auto difference = icrc ^ util::load_le32(datagram.last(kIcrcSize).data());
   if (difference != 0) {
     if (!is_ipv4) return tl::unexpected(Error::kIcrc);
-    constexpr std::size_t kBefore = Ipv4Layout::identification.kOffset + 2;
-    const auto found = identification_.find(difference, network_size - kBefore + covered.size());
+    const auto behind = network_size - kBeforeIdentification + covered.size();
+    const auto found = identification_.find(difference, behind);
     if (!found) return tl::unexpected(Error::kIcrc);
-    set_identification(network, *found);
+    set_identification(network, *found ^ path.identification);
   }
   (void)frame.add_segment(covered.subspan(in_head));
   std::memcpy(frame.resize_tail(kIcrcSize).data(), datagram.last(kIcrcSize).data(), kIcrcSize);

@@ -3,7 +3,7 @@
 // it is computed over the headers that the kernel writes:
 //
 // - IPv4: 20 bytes, DF set, identification 0. Linux sends this from a socket that is not connected
-//   and has IP_PMTUDISC_DO.
+//   and has IP_PMTUDISC_DO. It numbers the parts of a message that it cuts (UDP_SEGMENT): 0, 1, ...
 // - IPv6: the fields that the kernel chooses are not covered.
 // - UDP: the source port is the socket's.
 //
@@ -32,6 +32,9 @@ struct DatagramPath {
   std::uint16_t source_port = 0;
   std::uint8_t traffic_class = 0;  ///< DSCP (7:2) and ECN (1:0)
   std::uint8_t hop_limit = 0;
+  /// Of the IPv4 header: the position of the packet in its message (UDP_SEGMENT, UDP_GRO). Not on
+  /// the wire over IPv6.
+  std::uint16_t identification = 0;
 
   friend bool operator==(const DatagramPath&, const DatagramPath&) = default;
 };
@@ -61,7 +64,10 @@ struct RoceDatagram {
   /// frame, its memory and this object. The frame's own ICRC is checked, unless it is deferred, and
   /// replaced.
   /// @pre frame.packets() == 1
-  tl::expected<void, DatagramError> make(const Frame& frame, std::uint16_t source_port);
+  tl::expected<void, DatagramError> make(const Frame& frame, std::uint16_t source_port,
+                                         std::uint16_t identification = 0);
+  /// The last piece, if the datagram is sent as a message of its own. @pre make()
+  std::array<std::byte, kIcrcSize> icrc_alone() const;
 
  private:
   std::array<std::byte, kIcrcSize> icrc_;
@@ -79,7 +85,8 @@ class DatagramReader {
 
   /// Fills `frame` with made-up headers and `datagram`, to whose payload it refers. Checks the ICRC
   /// of the packet that was on the wire: the frame's is right, and deferred, so it need not be
-  /// checked again. Everything else is to be parsed as from a wire.
+  /// checked again. Everything else is to be parsed as from a wire. The path's identification is
+  /// tried first.
   tl::expected<void, DatagramError> read(std::span<const std::byte> datagram,
                                          const DatagramPath& path, Frame& frame);
 

@@ -166,6 +166,43 @@ TEST(RoceDatagram, EveryIdentificationIsFound) {
   }
 }
 
+// A message that the kernel cuts has parts with identifications 0, 1, ...
+TEST(RoceDatagram, AnIdentificationIsInTheIcrcUnlessThePacketIsAlone) {
+  for (const auto hex : {vectors::kRdmaWriteOnly, vectors::kSendOnlyImmediateIpv6}) {
+    const Received received(hex);
+    const auto frame = Frame::from_bytes(received.whole);
+    RoceDatagram alone;
+    ASSERT_TRUE(alone.make(frame, 4791));
+    for (const std::uint16_t number : {0, 1, 2, 62, 0x1234}) {
+      RoceDatagram part;
+      ASSERT_TRUE(part.make(frame, 4791, number));
+      EXPECT_EQ(part.path.identification, number);
+      EXPECT_THAT(part.icrc_alone(), testing::ElementsAreArray(alone.pieces().back())) << number;
+      const bool differs = number != 0 && received.path.destination.is_ipv4();
+      EXPECT_EQ(bytes_of(part) != bytes_of(alone), differs) << number;
+    }
+  }
+}
+
+// Whatever identification the receiver expects, it finds the real one.
+TEST(RoceDatagram, TheExpectedIdentificationIsTriedFirst) {
+  const Received received(vectors::kRdmaWriteOnly);
+  const auto sent = Frame::from_bytes(received.whole);
+  for (const std::uint16_t number : {0, 1, 7, 0xabcd}) {
+    RoceDatagram part;
+    ASSERT_TRUE(part.make(sent, 4791, number));
+    const auto bytes = bytes_of(part);
+    for (const std::uint16_t expected : {0, 7, 0xabcd}) {
+      auto path = part.path;
+      path.identification = expected;
+      Frame frame;
+      ASSERT_TRUE(DatagramReader(received.source, received.destination).read(bytes, path, frame));
+      EXPECT_EQ(util::load_be16(&frame.head()[18]), number);
+      EXPECT_TRUE(IbPacket::parse(Frame::from_bytes(wire::bytes_of(frame))));
+    }
+  }
+}
+
 TEST(RoceDatagram, CorruptionIsFoundThoughTheIdentificationIsHidden) {
   for (const auto hex : kUntagged) {
     const Received good(hex);
