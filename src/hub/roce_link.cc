@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "hub/roce_batch.h"
 #include "hub/uplink.h"
 #include "util/log.h"
 #include "wire/address_text.h"
@@ -123,12 +124,15 @@ void RoceLink::note_unfit(const wire::Frame& frame) {
 void RoceLink::send_train(const wire::Frame& train) {
   for (unsigned i = 0; i != train.packets();) {
     std::size_t count = 0;
+    RoceBatch batch;
     for (; count != packets_.size() && i != train.packets(); ++i) {
-      wire::cut(train, i, packets_[count]);
-      if (datagrams_[count].make(packets_[count], wire::kRoceUdpPort)) {
+      auto& packet = packets_[count];
+      wire::cut(train, i, packet);
+      if (datagrams_[count].make(packet, wire::kRoceUdpPort, batch.next(packet.size()))) {
         ++count;
       } else {
-        note_unfit(packets_[count]);
+        note_unfit(packet);
+        batch.end();
       }
     }
     if (count != 0) send(count);

@@ -22,24 +22,30 @@
 namespace softhca::hub {
 namespace {
 
-/// Received datagrams that the fabric may still refer to.
-constexpr std::size_t kSlots = 256;
-/// Longer than any packet, so that a longer datagram shows.
-constexpr std::size_t kSlotSize = wire::DatagramReader::kDatagramMax + 64;
+/// Received messages that the fabric may still refer to.
+constexpr std::size_t kSlots = 64;
+/// Longer than any message. The kernel touches only as much of a slot as it fills.
+constexpr std::size_t kSlotSize = std::size_t{64} << 10;
+/// Packets that one call takes from the kernel, as far as the last messages let expect.
+constexpr std::size_t kPacketsPerCall = 64;
+/// Messages of a call after one that took none: a program that polls makes many of these.
+constexpr std::size_t kWhileQuiet = 4;
 /// Errors that one call takes from the queue: hostile peers can fill it as fast as it is drained.
 constexpr std::size_t kErrorsMax = 1024;
 /// Receives without a packet before the queue of errors is looked at without a reason.
 constexpr std::uint32_t kEmptyPerLook = 64;
-/// Two messages of an int.
-constexpr std::size_t kControlSize = 2 * CMSG_SPACE(sizeof(int));
+/// Traffic class, hop limit, and the length of merged datagrams.
+constexpr std::size_t kControlSize = 3 * CMSG_SPACE(sizeof(int));
 /// An error, the address of its sender, and what comes with received packets.
 constexpr std::size_t kErrorControlSize =
     kControlSize + CMSG_SPACE(sizeof(sock_extended_err) + sizeof(sockaddr_in6));
+/// A message in the kernel's buffer takes less than this and twice its bytes.
+constexpr std::size_t kMessageBytes = 2048;
 /// Bytes of the kernel's buffers, where it allows that many: a peer's window of packets.
 constexpr int kBuffer = 8 << 20;
 
 // <linux/udp.h> and <linux/in6.h> define these, but conflict with headers of libc.
-constexpr int kNoCheck6Tx = 101, kNoCheck6Rx = 102, kFreebind6 = 78;
+constexpr int kNoCheck6Tx = 101, kNoCheck6Rx = 102, kUdpGro = 104, kFreebind6 = 78;
 
 bool set(int fd, int level, int option, int value) {
   return ::setsockopt(fd, level, option, &value, sizeof value) == 0;
@@ -72,16 +78,15 @@ bool set_options(int fd, bool is_ipv4) {
          set(fd, IPPROTO_UDP, kNoCheck6Tx, 1) && set(fd, IPPROTO_UDP, kNoCheck6Rx, 1);
 }
 
-void put_control(cmsghdr& message, int level, int type, int value) {
-  message.cmsg_level = level;
-  message.cmsg_type = type;
-  message.cmsg_len = CMSG_LEN(sizeof value);
-  std::memcpy(CMSG_DATA(&message), &value, sizeof value);
+/// Errors of a message with several packets that each of them alone may not have: the kernel, or a
+/// device of the route, cuts no messages.
+bool is_about_batches(int error) {
+  return error == EINVAL || error == EIO || error == EMSGSIZE || error == EOPNOTSUPP;
 }
 
 }  // namespace
 
-/// Received datagrams: slots in a ring, of which those between `tail` and `head` are in use.
+/// Received messages: slots in a ring, of which those between `tail` and `head` are in use.
 struct RoceSocket::Arrivals {
   std::array<mmsghdr, kBatch> messages{};
   std::array<iovec, kBatch> parts{};
@@ -93,19 +98,12 @@ struct RoceSocket::Arrivals {
   std::size_t tail = 0;
 };
 
-struct RoceSocket::Departures {
-  std::array<mmsghdr, kSendMax> messages{};
-  std::array<std::array<iovec, wire::RoceDatagram::kPiecesMax>, kSendMax> parts{};
-  std::array<UdpAddress, kSendMax> destinations{};
-  alignas(cmsghdr) std::array<std::array<std::byte, kControlSize>, kSendMax> controls{};
-};
-
 RoceSocket::RoceSocket(os::UniqueFd socket, const wire::Gid& address)
     : socket_(std::move(socket)),
       address_(address),
       send_buffer_(static_cast<std::size_t>(get(socket_.get(), SOL_SOCKET, SO_SNDBUF))),
       arrivals_(std::make_unique_for_overwrite<Arrivals>()),
-      departures_(std::make_unique<Departures>()) {
+      departures_(std::make_unique<RoceDepartures>()) {
   arrivals_->head = arrivals_->tail = 0;
 }
 
@@ -130,7 +128,12 @@ util::Result<std::unique_ptr<RoceSocket>> RoceSocket::open(const wire::Gid& addr
     }
     return util::fail_errno(fmt::format("UDP port {} of {}", wire::kRoceUdpPort, text_of(address)));
   }
+  set_merging(socket.get(), true);
   return adopt(std::move(socket), address);
+}
+
+void RoceSocket::set_merging(int socket, bool on) {
+  (void)set(socket, IPPROTO_UDP, kUdpGro, on ? 1 : 0);
 }
 
 util::Result<std::unique_ptr<RoceSocket>> RoceSocket::adopt(os::UniqueFd socket,
@@ -143,33 +146,56 @@ util::Result<std::unique_ptr<RoceSocket>> RoceSocket::adopt(os::UniqueFd socket,
 
 // Sending ----------------------------------------------------------------------------------------
 
-void RoceSocket::note_error(int error) {
+/// Counts `packets` that were lost by an error.
+void RoceSocket::note_error(int error, std::size_t packets) {
   auto& lost = counters_.lost;
   switch (error) {
     case EMSGSIZE:
-      ++lost.too_long;
+      lost.too_long += packets;
       return;
     case EAGAIN:
     case ENOBUFS:
     case ENOMEM:
-      ++lost.no_room;
+      lost.no_room += packets;
       return;
     case ENETUNREACH:
     case EHOSTUNREACH:
     case ENETDOWN:
     case EADDRNOTAVAIL:
-      ++lost.unreachable;
+      lost.unreachable += packets;
       return;
     case ECONNREFUSED:
     case EPERM:
     case EACCES:
-      ++lost.refused;
+      lost.refused += packets;
       return;
     case EFAULT:
-      ++lost.fault;
+      lost.fault += packets;
       return;
     default:
-      ++lost.other;
+      lost.other += packets;
+  }
+}
+
+/// Sends messages from number `at` on. Returns sendmmsg()'s result.
+int RoceSocket::send_messages(std::size_t at) {
+  const auto messages = departures_->from(at);
+  // The kernel cuts no messages without checksums. The ICRC does not cover it.
+  const bool sums = departures_->has_batch();
+  if (sums) set_checksums(true);
+  const int sent = ::sendmmsg(socket_.get(), messages.data(),
+                              static_cast<unsigned>(messages.size()), MSG_DONTWAIT);
+  const int error = errno;
+  if (sums) set_checksums(false);
+  errno = error;
+  return sent;
+}
+
+void RoceSocket::set_checksums(bool on) {
+  if (address_.is_ipv4()) {
+    (void)set(socket_.get(), SOL_SOCKET, SO_NO_CHECK, on ? 0 : 1);
+  } else {
+    (void)set(socket_.get(), IPPROTO_UDP, kNoCheck6Tx, on ? 0 : 1);
   }
 }
 
@@ -181,42 +207,27 @@ void RoceSocket::send(std::span<const wire::RoceDatagram> packets) {
     return;
   }
   auto& all = *departures_;
-  const bool is_ipv4 = address_.is_ipv4();
-  for (std::size_t i = 0; i != packets.size(); ++i) {
-    const auto& packet = packets[i];
-    auto& to = all.destinations[i] = UdpAddress::of(packet.path.destination, wire::kRoceUdpPort);
-    std::size_t count = 0;
-    for (const auto piece : packet.pieces()) {
-      all.parts[i][count++] = {const_cast<std::byte*>(piece.data()), piece.size()};
-    }
-    auto& header = all.messages[i].msg_hdr;
-    header = {.msg_name = &to.any,
-              .msg_namelen = to.size(),
-              .msg_iov = all.parts[i].data(),
-              .msg_iovlen = count,
-              .msg_control = all.controls[i].data(),
-              .msg_controllen = kControlSize,
-              .msg_flags = 0};
-    auto* const first = CMSG_FIRSTHDR(&header);
-    put_control(*first, is_ipv4 ? IPPROTO_IP : IPPROTO_IPV6, is_ipv4 ? IP_TOS : IPV6_TCLASS,
-                packet.path.traffic_class);
-    // The kernel refuses a TTL of 0, which reaches no other host.
-    auto* const second = reinterpret_cast<cmsghdr*>(all.controls[i].data() + kControlSize / 2);
-    put_control(*second, is_ipv4 ? IPPROTO_IP : IPPROTO_IPV6, is_ipv4 ? IP_TTL : IPV6_HOPLIMIT,
-                std::max<int>(packet.path.hop_limit, 1));
-  }
+  all.make(packets, batches_);
   std::size_t errors = kErrorsMax;
-  for (std::size_t done = 0; done != packets.size();) {
-    const auto left = static_cast<unsigned>(packets.size() - done);
-    const int sent = ::sendmmsg(socket_.get(), &all.messages[done], left, MSG_DONTWAIT);
-    if (sent > 0) {
-      counters_.sent += static_cast<unsigned>(sent);
-      done += static_cast<unsigned>(sent);
+  for (std::size_t at = 0; at != all.count();) {
+    if (const int sent = send_messages(at); sent > 0) {
+      const auto done = at + static_cast<unsigned>(sent);
+      counters_.sent += all.first(done) - all.first(at);
+      counters_.messages += done - at;
+      for (; at != done; ++at) unseen_ += all.bytes(at) * 2 + kMessageBytes;
       // The kernel has dropped the error that stopped it, but not that error's entry in the queue.
-      errors_left_ |= done != packets.size();
+      errors_left_ |= at != all.count();
     } else if (const int error = errno; !take_errors(errors)) {
-      note_error(error);
-      ++done;
+      if (all.packets(at) != 1 && is_about_batches(error)) {
+        // EMSGSIZE may be about the packets themselves.
+        batches_ = batches_ && error == EMSGSIZE;
+        packets = packets.subspan(all.first(at));
+        all.make(packets, false);
+        at = 0;
+        continue;
+      }
+      note_error(error, all.packets(at));
+      ++at;
     }
   }
 }
@@ -248,7 +259,7 @@ bool RoceSocket::take_errors(std::size_t& most) {
       std::memcpy(&error, CMSG_DATA(at), sizeof error);
       if (error.ee_origin == SO_EE_ORIGIN_LOCAL) continue;  // the send has failed
       any = true;
-      note_error(static_cast<int>(error.ee_errno));
+      note_error(static_cast<int>(error.ee_errno), 1);
       complaint_ = {to.gid(), static_cast<int>(error.ee_errno)};
     }
   }
@@ -256,6 +267,9 @@ bool RoceSocket::take_errors(std::size_t& most) {
 }
 
 std::size_t RoceSocket::room() {
+  // Not worth a call of the kernel while the buffer cannot be full.
+  if (queued_ + unseen_ < send_buffer_ / 2) return send_buffer_ - queued_ - unseen_;
+  unseen_ = 0;
   int queued = 0;
   if (::ioctl(socket_.get(), SIOCOUTQ, &queued) != 0) return SIZE_MAX;
   const auto before = std::exchange(queued_, static_cast<std::size_t>(queued));
@@ -265,12 +279,17 @@ std::size_t RoceSocket::room() {
 
 // Receiving --------------------------------------------------------------------------------------
 
-/// Takes datagrams from the kernel into free slots that follow each other.
+/// Takes messages from the kernel into free slots that follow each other.
 RoceSocket::Batch RoceSocket::take(std::size_t most) {
   auto& all = *arrivals_;
+  // Again the same memory, which is in the cache.
+  if (all.head == all.tail) all.head = all.tail = 0;
   const auto in_use = all.head - all.tail;
   const auto first = all.head % kSlots;
-  const auto count = std::min({most, kBatch, kSlots - in_use, kSlots - first});
+  const auto wanted =
+      is_quiet_ ? kWhileQuiet : std::min(most, kPacketsPerCall) / packets_per_message_;
+  const auto count =
+      std::min({std::max(wanted, std::size_t{1}), kBatch, kSlots - in_use, kSlots - first});
   for (std::size_t i = 0; i != count; ++i) {
     all.parts[i] = {all.slots[first + i].data(), kSlotSize};
     all.messages[i].msg_hdr = {.msg_name = &all.sources[i].any,
@@ -291,22 +310,26 @@ RoceSocket::Batch RoceSocket::take(std::size_t most) {
   const auto done = taken > 0 ? static_cast<std::size_t>(taken) : 0;
   const Batch batch{.first = first, .count = done, .is_full = done == count};
   all.head += batch.count;
+  is_quiet_ = done == 0;
+  if (done != 0) packets_per_message_ = 1;
   return batch;
 }
 
-/// Makes a frame of the datagram in a slot, which was number `index` of its batch.
-bool RoceSocket::read(std::size_t slot, std::size_t index, wire::DatagramReader& reader,
-                      wire::DatagramPath& path, wire::Frame& frame) {
+/// Reads the addresses and control messages of the message in a slot, which was number `index` of
+/// its batch.
+RoceSocket::Arrival RoceSocket::arrive(std::size_t slot, std::size_t index) {
   auto& all = *arrivals_;
   auto& message = all.messages[index];
   auto& header = message.msg_hdr;
-  if (all.sources[index].any.sa_family != (address_.is_ipv4() ? AF_INET : AF_INET6)) {
-    ++counters_.lost.malformed;
-    return false;
+  Arrival arrival{.is_ours = all.sources[index].any.sa_family ==
+                             (address_.is_ipv4() ? AF_INET : AF_INET6)};
+  auto& path = arrival.path;
+  if (arrival.is_ours) {
+    path.source = all.sources[index].gid();
+    path.source_port = all.sources[index].port();
   }
-  path.source = all.sources[index].gid();
-  path.source_port = all.sources[index].port();
   path.destination = address_;
+  std::size_t part = 0;
   for (auto* at = CMSG_FIRSTHDR(&header); at != nullptr; at = CMSG_NXTHDR(&header, at)) {
     // IP_TOS is a byte, the others are ints.
     const bool is_tos = at->cmsg_level == IPPROTO_IP && at->cmsg_type == IP_TOS;
@@ -314,11 +337,27 @@ bool RoceSocket::read(std::size_t slot, std::size_t index, wire::DatagramReader&
     std::memcpy(&value, CMSG_DATA(at), is_tos ? 1 : sizeof value);
     if (is_tos || (at->cmsg_level == IPPROTO_IPV6 && at->cmsg_type == IPV6_TCLASS)) {
       path.traffic_class = static_cast<std::uint8_t>(value);
+    } else if (at->cmsg_level == IPPROTO_UDP && at->cmsg_type == kUdpGro) {
+      part = static_cast<std::size_t>(std::max(value, 0));
     } else {
       path.hop_limit = static_cast<std::uint8_t>(value);
     }
   }
-  const auto made = reader.read(std::span(all.slots[slot]).first(message.msg_len), path, frame);
+  arrival.datagrams = {std::span(all.slots[slot]).first(message.msg_len), part};
+  arrival.count = arrival.datagrams.count();
+  packets_per_message_ = std::max(packets_per_message_, arrival.count);
+  return arrival;
+}
+
+/// Makes a frame of the next datagram of a message.
+bool RoceSocket::read(Arrival& arrival, wire::DatagramReader& reader, wire::Frame& frame) {
+  const auto datagram = arrival.datagrams.take();
+  if (!arrival.is_ours) {
+    ++counters_.lost.malformed;
+    return false;
+  }
+  const auto made = reader.read(datagram, arrival.path, frame);
+  ++arrival.path.identification;
   if (made) {
     ++counters_.received;
   } else {

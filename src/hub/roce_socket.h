@@ -15,6 +15,8 @@
 #include <utility>
 
 #include "fabric/port.h"
+#include "hub/merged_datagram.h"
+#include "hub/roce_departures.h"
 #include "os/unique_fd.h"
 #include "util/result.h"
 #include "wire/gid.h"
@@ -51,11 +53,12 @@ class RoceSocket {
  public:
   struct Counters {
     std::uint64_t sent = 0;      ///< packets
+    std::uint64_t messages = 0;  ///< with these packets: the kernel cuts some of them (UDP_SEGMENT)
     std::uint64_t received = 0;  ///< packets
     RoceLosses lost;
   };
   /// Most packets of one send().
-  static constexpr std::size_t kSendMax = 32;
+  static constexpr std::size_t kSendMax = RoceDepartures::kPacketsMax;
 
   /// Opens a socket of `address` on RoCEv2's port. The error says what to do if the port is taken.
   static util::Result<std::unique_ptr<RoceSocket>> open(const wire::Gid& address);
@@ -63,6 +66,10 @@ class RoceSocket {
   static util::Result<std::unique_ptr<RoceSocket>> adopt(os::UniqueFd socket,
                                                          const wire::Gid& address);
   ~RoceSocket();
+  /// Whether the kernel may merge arriving datagrams of one sender (UDP_GRO), whose checksum is not
+  /// 0. open() allows it. It steers merged datagrams by the first one only, so among sockets that
+  /// share a port only one may be in use.
+  static void set_merging(int socket, bool on);
 
   const wire::Gid& address() const { return address_; }
   /// Readable when packets have come.
@@ -70,11 +77,13 @@ class RoceSocket {
   /// Closes the socket in a forked child.
   void leave_to_parent() { socket_.reset(); }
 
-  /// Sends up to kSendMax packets, in order. Whatever the kernel does not take is lost, as on a
-  /// wire. @pre their source is address()
+  /// Sends up to kSendMax packets, in order. Packets of a batch (RoceBatch) leave as one message,
+  /// with UDP checksums, which Linux then demands. Whatever the kernel does not take is lost, as on
+  /// a wire. @pre their source is address()
   void send(std::span<const wire::RoceDatagram> packets);
   /// Transmits at most `frames` received packets by `port`, which must always be the same one.
-  /// Calls `heard(source)` before each. Returns their number.
+  /// A message of the kernel with several packets may exceed that. Calls `heard(source)` before
+  /// those of each message. Returns their number.
   template <class Heard>
   std::size_t receive(fabric::Port& port, wire::DatagramReader& reader, std::size_t frames,
                       Heard&& heard) {
@@ -84,15 +93,17 @@ class RoceSocket {
       const auto batch = take(frames - count);
       more = batch.is_full;
       for (std::size_t i = 0; i != batch.count; ++i) {
-        auto& frame = port.draft();
-        wire::DatagramPath path;
-        if (read(batch.first + i, i, reader, path, frame)) {
-          heard(path.source);
+        auto arrival = arrive(batch.first + i, i);
+        count += arrival.count;
+        bool any = false;
+        for (auto left = arrival.count; left != 0; --left) {
+          auto& frame = port.draft();
+          if (!read(arrival, reader, frame)) continue;
+          if (!std::exchange(any, true)) heard(arrival.path.source);
           last_number_ = port.transmit(frame);
         }
         note_number(batch.first + i);
       }
-      count += batch.count;
     }
     return count;
   }
@@ -112,35 +123,47 @@ class RoceSocket {
   Complaint take_complaint() { return std::exchange(complaint_, {}); }
 
  private:
-  /// Datagrams of one call of the kernel.
+  /// Messages of one call of the kernel.
   static constexpr std::size_t kBatch = 32;
   struct Batch {
-    std::size_t first = 0;  ///< slot of the first datagram
+    std::size_t first = 0;  ///< slot of the first message
     std::size_t count = 0;
     bool is_full = false;  ///< there may be more
   };
+  /// A received message.
+  struct Arrival {
+    bool is_ours = false;  ///< of the socket's IP version
+    wire::DatagramPath path{};
+    MergedDatagram datagrams{{}, 0};
+    std::size_t count = 0;  ///< of datagrams
+  };
   struct Arrivals;
-  struct Departures;
 
   RoceSocket(os::UniqueFd socket, const wire::Gid& address);
   Batch take(std::size_t most);
-  bool read(std::size_t slot, std::size_t index, wire::DatagramReader& reader,
-            wire::DatagramPath& path, wire::Frame& frame);
+  Arrival arrive(std::size_t slot, std::size_t index);
+  bool read(Arrival& arrival, wire::DatagramReader& reader, wire::Frame& frame);
   void note_number(std::size_t slot);
   void give_back(std::uint64_t released);
-  void note_error(int error);
+  int send_messages(std::size_t at);
+  void set_checksums(bool on);
+  void note_error(int error, std::size_t packets);
   bool take_errors(std::size_t& most);
 
   os::UniqueFd socket_;
   const wire::Gid address_;
   std::size_t send_buffer_ = 0;  ///< SO_SNDBUF
   std::size_t queued_ = 0;       ///< bytes in that buffer at the last room()
+  std::size_t unseen_ = 0;       ///< most bytes that were sent since then
   std::uint64_t drained_ = 0;
   std::unique_ptr<Arrivals> arrivals_;
-  std::unique_ptr<Departures> departures_;
-  std::uint64_t last_number_ = 0;  ///< of the last frame transmitted
-  bool errors_left_ = false;       ///< the queue of errors may hold some
-  std::uint32_t empty_ = 0;        ///< receives without a packet
+  std::unique_ptr<RoceDepartures> departures_;
+  bool batches_ = true;                  ///< the kernel has not refused them
+  std::size_t packets_per_message_ = 1;  ///< most in the messages that came last
+  std::uint64_t last_number_ = 0;        ///< of the last frame transmitted
+  bool is_quiet_ = false;                ///< nothing came last time
+  bool errors_left_ = false;             ///< the queue of errors may hold some
+  std::uint32_t empty_ = 0;              ///< receives without a packet
   Counters counters_;
   Complaint complaint_;
 };
