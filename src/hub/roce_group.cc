@@ -11,6 +11,7 @@
 #include <cstring>
 #include <utility>
 
+#include "hub/roce_socket.h"
 #include "spec/infiniband/transport.h"
 
 namespace softhca::hub {
@@ -222,7 +223,15 @@ int RoceGroup::admit(RoceBlock block, RoceRefusal& refusal) {
   count_drops(member);
   member.in_use = true;
   blocks_.push_back(block);
+  allow_merging();
   return member.socket.get();
+}
+
+/// The program steers merged datagrams by the first one, so they must all be for one process.
+void RoceGroup::allow_merging() const {
+  for (const auto block : blocks_) {
+    RoceSocket::set_merging(members_[block].socket.get(), blocks_.size() == 1);
+  }
 }
 
 void RoceGroup::leave(RoceBlock block) {
@@ -233,6 +242,8 @@ void RoceGroup::leave(RoceBlock block) {
   member.drains = 0;
   member.drops = drops_of(member.socket.get());  // what its process lost is not counted here
   std::erase(blocks_, block);
+  RoceSocket::set_merging(member.socket.get(), false);
+  allow_merging();
 }
 
 bool RoceGroup::drain() {

@@ -89,6 +89,7 @@ class RoceGroup {
   bool open_next(RoceRefusal& refusal);
   bool bind(int socket, RoceRefusal& refusal) const;
   bool steer() const;
+  void allow_merging() const;
   static void count_drops(Member& member);
   static void drain(Member& member);
 

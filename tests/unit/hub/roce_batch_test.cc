@@ -16,6 +16,7 @@
 #include "fabric/recorder.h"
 #include "fabric/switch.h"
 #include "hub/merged_datagram.h"
+#include "hub/roce_group.h"
 #include "hub/roce_link.h"
 #include "hub/roce_socket.h"
 #include "hub/udp_address.h"
@@ -291,6 +292,33 @@ TEST_F(RoceBatchesTest, ACorruptPartIsTheOnlyOneThatIsLost) {
   send_cut(loopback_address(33), b_.socket->address(), bytes, 272);
   EXPECT_THAT(b_.take(), ElementsAre(0, 2, 3));
   EXPECT_EQ(lost().corrupt, 1u);
+}
+
+bool merges(int socket) {
+  int value = 0;
+  socklen_t size = sizeof value;
+  constexpr int kUdpGro = 104;
+  EXPECT_EQ(::getsockopt(socket, IPPROTO_UDP, kUdpGro, &value, &size), 0);
+  return value != 0;
+}
+
+// Merged datagrams may be for several processes, but reach the one of the first.
+TEST(RoceBatches, AmongProcessesOfOneAddressOnlyASingleOneMerges) {
+  RoceRefusal refusal;
+  const auto gid = loopback_address(34);
+  const auto group = RoceGroup::open(gid, free_port(gid), refusal);
+  ASSERT_NE(group, nullptr);
+  EXPECT_FALSE(merges(group->own()));
+  const int one = group->admit(RoceBlock{1}, refusal);
+  ASSERT_GE(one, 0);
+  EXPECT_TRUE(merges(one));
+  const int two = group->admit(RoceBlock{2}, refusal);
+  ASSERT_GE(two, 0);
+  EXPECT_FALSE(merges(one));
+  EXPECT_FALSE(merges(two));
+  group->leave(RoceBlock{1});
+  EXPECT_FALSE(merges(one));
+  EXPECT_TRUE(merges(two));
 }
 
 std::vector<std::byte> received_frame(int wire) {
