@@ -181,17 +181,13 @@ void RoceSocket::note_error(int error, std::size_t packets) {
 int RoceSocket::send_messages(std::size_t at) {
   const auto messages = departures_->from(at);
   // The kernel cuts no messages without checksums. The ICRC does not cover it.
-  const bool sums = departures_->has_batch();
-  if (sums) set_checksums(true);
-  const int sent = ::sendmmsg(socket_.get(), messages.data(),
-                              static_cast<unsigned>(messages.size()), MSG_DONTWAIT);
-  const int error = errno;
-  if (sums) set_checksums(false);
-  errno = error;
-  return sent;
+  if (const bool sums = departures_->has_batch(); sums != sums_) set_checksums(sums);
+  return ::sendmmsg(socket_.get(), messages.data(), static_cast<unsigned>(messages.size()),
+                    MSG_DONTWAIT);
 }
 
 void RoceSocket::set_checksums(bool on) {
+  sums_ = on;
   if (address_.is_ipv4()) {
     (void)set(socket_.get(), SOL_SOCKET, SO_NO_CHECK, on ? 0 : 1);
   } else {

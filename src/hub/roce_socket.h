@@ -158,6 +158,7 @@ class RoceSocket {
   std::uint64_t drained_ = 0;
   std::unique_ptr<Arrivals> arrivals_;
   std::unique_ptr<RoceDepartures> departures_;
+  bool sums_ = false;                    ///< the kernel adds checksums
   bool batches_ = true;                  ///< the kernel has not refused them
   std::size_t packets_per_message_ = 1;  ///< most in the messages that came last
   std::uint64_t last_number_ = 0;        ///< of the last frame transmitted
