@@ -25,12 +25,14 @@ bool Devices::turn(Turn how) {
   bool busy = false;
   received_ = 0;
   cards_.for_each([&](Card& card) {
-    const auto received = card.receive();
     const bool rung = card.device().records().scan();
+    // Posted requests leave before the kernel is asked for packets.
+    if (rung) card.progress();
+    const auto received = card.receive();
     received_ += received;
     busy |= rung;
     quiet[place] = spares && received == 0 && !rung && card.is_quiet(now);
-    if (!quiet[place++]) card.progress();
+    if (!quiet[place++] && (!rung || received != 0)) card.progress();
   });
   busy |= received_ != 0;
   if (os::MemoryFaults::pending()) busy |= handle_faults();
