@@ -1,5 +1,5 @@
-// What peers send to a process's RoCEv2 socket, what its device sends through it, and addresses
-// that come and go: real sockets on loopback.
+// Datagrams of peers to a process's RoCEv2 socket, frames of its device, and addresses that come
+// and go: real sockets on loopback.
 //
 // Besides the sanitizers' checks: a turn takes no more packets than it may; the device gets valid
 // packets only, from the router, to itself; every datagram is counted; and at the end a packet of

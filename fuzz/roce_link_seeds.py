@@ -39,7 +39,7 @@ def inputs():
     yield "roce_link", "corrupt", b"".join(changed(64, 1, at) for at in range(0, 80, 7)) + receive(255)
     yield "roce_link", "cut", b"".join(changed(0, cut=cut) for cut in range(16)) + receive(255)
     yield "roce_link", "junk", raw(b"") + raw(b"x") + raw(bytes(12)) + raw(bytes(4999), 255, 0) + receive(255)
-    # To the peer, whose port is another one: ICMP says so. To addresses that no one has.
+    # To the peer, whose port is another one: ICMP says so. To addresses without a host.
     yield "roce_link", "device", device(1, 3, 100) * 3 + time(10) + receive(9) + device(1, 8, 4096, 3, 0) + device(2, 1, 9)
     yield "roce_link", "itself", device(1, 1, 100) * 40 + receive(32) + receive(255)
     yield "roce_link", "addresses", addresses(3) + device(2, 1, 50) + addresses(0) + changed(10) + receive(9) + addresses(2)

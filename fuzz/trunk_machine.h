@@ -32,7 +32,7 @@ inline trunk::Address address_of(unsigned host) {
   return address;
 }
 
-/// What is under way, and what was lately.
+/// The datagrams under way, and the latest ones sent.
 struct Network {
   static constexpr std::size_t kHistory = 64;
 

@@ -1,6 +1,6 @@
 // Two honest hubs that join each other over a network that loses, repeats, reorders, damages and
-// delays their datagrams, carries only short ones, and brings earlier ones again. The hubs end and
-// begin anew.
+// delays their datagrams, carries only short ones, and replays earlier ones. The hubs crash and
+// restart.
 //
 // Besides the sanitizers' checks: a station gets each frame that was sent to it once or not at all,
 // byte for byte, and no other frame. Once the network is as it should be, the hubs have joined and

@@ -11,7 +11,7 @@
 
 namespace softhca::bad_network {
 
-/// What two runs of a seed have in common.
+/// The result of a run. It follows from the seed.
 struct Outcome {
   std::uint64_t hash = 0;  ///< of all frames with their times
   std::uint64_t frames = 0;

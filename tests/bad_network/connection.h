@@ -29,7 +29,8 @@ class Connection {
   void fill_receives();
   /// Goes on with a broken connection. True: it is drained, and settle() must follow.
   bool tend();
-  /// Of each flow: executed FETCH_ADDs to the shared counter that have no successful completion.
+  /// Arguments: executed FETCH_ADDs of each flow to the shared counter that have no successful
+  /// completion.
   void settle(std::uint64_t of_low, std::uint64_t of_high);
   /// When tend() has something to do besides taking completions.
   util::Time next() const { return state_ == State::kResting ? rest_until_ : util::kNever; }

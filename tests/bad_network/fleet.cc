@@ -18,7 +18,7 @@ constexpr auto kIdleStep = std::chrono::microseconds(100);
 
 }  // namespace
 
-// A hash of 64 bits is enough: nobody chooses frames to collide.
+// A hash of 64 bits is enough: the test does not choose frames that collide.
 void WireHash::mix(std::uint64_t word) {
   hash_ = (hash_ ^ word) * 0x9E3779B97F4A7C15;
   hash_ ^= hash_ >> 32;  // no format: a step of a hash

@@ -75,7 +75,7 @@ class Flow {
     std::uint32_t source = 0;
     std::uint32_t length = 0;
   };
-  /// What the responder's memory holds after some of the requests.
+  /// The words in the responder's memory after some of the requests.
   struct State {
     std::uint64_t counter = 0;
     std::uint64_t word = 0;

@@ -1,4 +1,4 @@
-// What one host has for all its peers: its registered memory by places, and its queues.
+// The registered memory of a host by places, and its queues for all peers.
 #pragma once
 
 #include <fmt/format.h>
@@ -46,10 +46,10 @@ struct Places {
   static constexpr std::size_t kDatagramSize = 2048;
   static constexpr std::size_t kSize = kDatagrams + kReceives * kDatagramSize;
 
-  // What peer `p` uses.
+  // Used by peer `p`.
   static constexpr std::size_t counter(unsigned p) { return kPeers + p * kPeerSize; }
   static constexpr std::size_t word(unsigned p) { return counter(p) + 8; }
-  // What this host uses for peer `p`.
+  // Used by this host for peer `p`.
   static constexpr std::size_t result(unsigned p, unsigned slot) {
     return counter(p) + 64 + 8 * std::size_t{slot};
   }

@@ -48,9 +48,9 @@ class StrangersTest : public testing::Test {
   StrangersTest();
   ~StrangersTest() override;
 
-  /// Makes both ends anew. UD: the QPs take datagrams of anyone who knows the Q_Key.
+  /// Makes new ends. UD: the QPs take datagrams of anyone who knows the Q_Key.
   void make(driver::verbs::QpType type);
-  /// What the first host could send next: it is executed.
+  /// The packet that the first host could send next: the second one executes it.
   Forged genuine(wire::Opcode opcode) const;
   void inject(const Forged& forged) { inject(forged.bytes()); }
   void inject(std::vector<std::byte> bytes);

@@ -55,7 +55,7 @@ class RoceFloodTest : public testing::Test {
       case 2:
         return bytes(cm_packet(Cm::REP, i, 0x09'00'00'00 | i));  // of no connection
       case 3:
-        return bytes(cm_request(kService + 1 + i, i));  // for a service that nobody has
+        return bytes(cm_request(kService + 1 + i, i));  // for a service without a listener
       case 4:
         return {std::byte{1}};
       default:
