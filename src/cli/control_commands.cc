@@ -49,7 +49,7 @@ CLI::App* add_fault(CLI::App& app, FaultOptions& options) {
       app.add_subcommand("fault", "Inject faults into the functions of a server, and the network");
   command->footer(
       "A RULE for an SDXI function is " + std::string(sdxi::kFaultHelp) +
-      ".\nA RULE for a ConnectX or RSNIC is " + hca::fault_help() +
+      ".\nA RULE for a ConnectX, RSNIC or JingZhao is " + hca::fault_help() +
       ".\nA RULE for the network is " + fabric::network_fault_help() +
       ".\nnth counts the events that the rest of the rule matches. list tells how often "
       "each rule matched and fired.");

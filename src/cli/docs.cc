@@ -15,6 +15,7 @@
 #include "hca/fault_kinds.h"
 #include "rsnic/csr.h"
 #include "rsnic/options.h"
+#include "server/hca_functions.h"
 #include "server/sdxi_keys.h"
 
 namespace softhca::cli {
@@ -147,8 +148,8 @@ CLI::App* add_docs(CLI::App& app, DocsOptions& options) {
   auto* command = app.add_subcommand("docs", "Print a page of the documentation")->group("");
   command
       ->add_option("PAGE", options.page,
-                   "commands, limits, csr, sizing, rsnic-limits, sdxi-keys, faults-hca or "
-                   "network-faults")
+                   "commands, limits, csr, sizing, rsnic-limits, sdxi-keys, faults-hca, "
+                   "faults-jingzhao or network-faults")
       ->required();
   return command;
 }
@@ -162,6 +163,7 @@ int run_docs(const DocsOptions& options) {
       {"sdxi-keys", server::sdxi_keys_page},
       {"sizing", sizing_page},
       {"faults-hca", hca::fault_table},
+      {"faults-jingzhao", server::jingzhao_faults_page},
       {"network-faults", fabric::network_faults_page}};
   const auto page = pages.find(options.page);
   if (page == pages.end()) {

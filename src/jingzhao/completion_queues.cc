@@ -28,6 +28,7 @@ CommandResult CompletionQueues::install(Cqn cqn, util::View<Context> context) {
   std::ranges::copy(context.bytes(), made.bytes);
   util::MutableView<Context>({made.bytes, Context::kSize}).set(Context::producer_index, 0);
   queues_[cqn.value()] = std::make_unique<Queue>();
+  queues_[cqn.value()]->set(kFaulty, static_cast<bool>(parts_.faults));
   ++count_;
   return {};
 }
@@ -61,7 +62,7 @@ CommandResult CompletionQueues::resize(Cqn cqn, unsigned log_count, rdma::MKey l
   context.set(Context::logsize, log_count);
   context.set(Context::lkey, lkey.value());
   context.set(Context::producer_index, queue->ring.producer());
-  context.set(Context::state_armed, queue->armed);
+  context.set(Context::state_armed, queue->armed());
   contexts_.mark_changed(queue->slot);
   decode(*queue, entry);
   return {};
@@ -74,7 +75,7 @@ void CompletionQueues::decode(Queue& queue, const IcmCache::Entry& entry) {
   // The document has no usable PD for a CQ.
   queue.ring = OwnedRing(QueueMemory(parts_.keys, rdma::MKey(context.get(Context::lkey)), {}, size),
                          log_count, context.get(Context::producer_index));
-  queue.armed = context.get(Context::state_armed) != 0;
+  queue.set(kArmed, context.get(Context::state_armed) != 0);
   queue.eqn = Eqn(context.get(Context::comp_eqn));
   queue.brought = entry.brought;
 }
@@ -84,19 +85,19 @@ void CompletionQueues::update(std::uint32_t index, std::span<std::byte> entry) {
   if (queue == nullptr || queue->brought == IcmCache::kNever) return;
   const util::MutableView<Context> context(entry);
   context.set(Context::producer_index, queue->ring.producer());
-  context.set(Context::state_armed, queue->armed);
+  context.set(Context::state_armed, queue->armed());
   context.set(Context::status, static_cast<std::uint32_t>(queue->status));
 }
 
 [[gnu::noinline]] void CompletionQueues::post_event(Cqn cqn, Queue& queue) {
-  queue.armed = false;
+  queue.set(kArmed, false);
   util::Struct<EventQueues::Eqe> event;
   event.set(EventQueues::Eqe::number, cqn.value());
   parts_.event_queues.post_to(queue.eqn, EventType::COMP, event);
 }
 
 [[gnu::noinline]] bool CompletionQueues::fail(Cqn cqn, Queue& queue, OwnedRing::Written written) {
-  queue.failed = true;
+  queue.set(kFailed, true);
   failed_.push_back(cqn);
   const bool overrun = written == OwnedRing::Written::kFull;
   queue.status =
@@ -118,8 +119,50 @@ void CompletionQueues::arm(Cqn cqn) {
   if (!contains(cqn)) return;
   auto* queue = find(cqn);
   if (queue == nullptr) return;
-  queue->armed = true;
+  queue->set(kArmed, true);
   if (queue->ring.last_unreturned()) post_event(cqn, *queue);
+}
+
+// Fault rules ------------------------------------------------------------------------------------
+
+/// True if the next CQE must wait behind a stall, which a rule may begin with it.
+bool CompletionQueues::is_stalled(Cqn cqn, Queue& queue) {
+  if (queue.held != nullptr) return true;
+  const auto* rule = parts_.faults.take({.action = hca::FaultAction::kStallCq, .cq = cqn.value()});
+  if (rule == nullptr) return false;
+  queue.held = std::make_unique<HeldCqes>(rule->id);
+  return true;
+}
+
+bool CompletionQueues::hold_back(Cqn cqn, Queue& queue, const OwnedRing::Entry& entry) {
+  const auto places = std::size_t{1} << queue.ring.log_count();
+  return queue.held->add(entry, places) || fail(cqn, queue, OwnedRing::Written::kFull);
+}
+
+/// Writes what was held back. If the ring has no room, the CQ fails.
+void CompletionQueues::release(Cqn cqn, Queue& queue) {
+  const auto held = std::move(queue.held);
+  for (const auto& entry : held->entries()) {
+    const auto fill = [&](OwnedRing::View out) { std::ranges::copy(entry, out.bytes().begin()); };
+    if (!write(cqn, fill)) return;
+  }
+}
+
+void CompletionQueues::follow_fault_rules() {
+  for (std::uint32_t number = 0; number != end(); ++number) {
+    auto* queue = queues_[number].get();
+    if (queue == nullptr) continue;
+    queue->set(kFaulty, false);
+    if (queue->held != nullptr && !parts_.faults.holds(queue->held->rule())) {
+      release(Cqn(number), *queue);
+    }
+    queue->set(kFaulty, static_cast<bool>(parts_.faults));
+  }
+}
+
+void CompletionQueues::drop_held(Cqn cqn, Qpn qpn) {
+  if (!contains(cqn)) return;
+  if (const auto& held = queues_[cqn.value()]->held) held->drop(qpn);
 }
 
 std::optional<CompletionQueues::Shown> CompletionQueues::show(Cqn cqn) const {
@@ -129,8 +172,8 @@ std::optional<CompletionQueues::Shown> CompletionQueues::show(Cqn cqn) const {
                .log_count = queue.ring.log_count(),
                .producer = queue.ring.producer(),
                .eqn = queue.eqn,
-               .armed = queue.armed,
-               .failed = queue.failed};
+               .armed = queue.armed(),
+               .failed = queue.failed()};
 }
 
 }  // namespace softhca::jingzhao

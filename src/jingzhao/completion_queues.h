@@ -10,6 +10,7 @@
 
 #include "jingzhao/command.h"
 #include "jingzhao/event_queues.h"
+#include "jingzhao/held_cqes.h"
 #include "jingzhao/icm_cache.h"
 #include "jingzhao/numbers.h"
 #include "jingzhao/owned_ring.h"
@@ -19,14 +20,27 @@
 namespace softhca::jingzhao {
 
 class CompletionQueues final : private IcmCache::Owner {
+  enum Attention : std::uint8_t {
+    kArmed = 1,
+    kFailed = 2,
+    kFaulty = 4,  ///< there are fault rules
+  };
   struct Queue {
     OwnedRing ring;
     Eqn eqn;
-    bool armed = false;
-    bool failed = false;
+    /// Bits of Attention; 0: a CQE needs only to be written.
+    std::uint8_t attention = 0;
     spec::jingzhao::cq_status status = spec::jingzhao::cq_status::OK;
     std::uint32_t slot = 0;
     std::uint64_t brought = IcmCache::kNever;  ///< load of the context that this was decoded from
+    std::unique_ptr<HeldCqes> held;            ///< null: no rule stalls it
+
+    bool armed() const { return (attention & kArmed) != 0; }
+    bool failed() const { return (attention & kFailed) != 0; }
+    bool faulty() const { return (attention & kFaulty) != 0; }
+    void set(Attention bit, bool on) {
+      attention = static_cast<std::uint8_t>(on ? attention | bit : attention & ~bit);
+    }
   };
 
  public:
@@ -36,6 +50,7 @@ class CompletionQueues final : private IcmCache::Owner {
     Icm& icm;
     rdma::KeyTable& keys;
     EventQueues& event_queues;
+    const hca::FaultHook& faults;
     util::Notes& notes;
     std::uint64_t base;
     unsigned log_count;
@@ -73,7 +88,7 @@ class CompletionQueues final : private IcmCache::Owner {
   bool contains(Cqn cqn) const { return cqn.value() < queues_.size() && queues_[cqn.value()]; }
   /// True if the CQ exists, has not failed, and its context is mapped.
   bool works(Cqn cqn) const {
-    return contains(cqn) && !queues_[cqn.value()]->failed && contexts_.mapped(cqn.value());
+    return contains(cqn) && !queues_[cqn.value()]->failed() && contexts_.mapped(cqn.value());
   }
   /// Writes a CQE that `fill` fills in. False if the CQ does not exist or has failed; then the
   /// completing QP must fail.
@@ -81,10 +96,15 @@ class CompletionQueues final : private IcmCache::Owner {
   bool write(Cqn cqn, Fill&& fill) {
     if (cqn.value() >= queues_.size()) return false;
     auto* queue = queues_[cqn.value()].get();
-    if (queue == nullptr || queue->failed || !refresh(cqn, *queue)) return false;
+    if (queue == nullptr || queue->failed() || !refresh(cqn, *queue)) return false;
+    if (queue->faulty() && is_stalled(cqn, *queue)) [[unlikely]] {
+      OwnedRing::Entry entry{};
+      fill(OwnedRing::View(entry));
+      return hold_back(cqn, *queue, entry);
+    }
     const auto written = queue->ring.write(fill);
     if (written != OwnedRing::Written::kYes) return fail(cqn, *queue, written);
-    if (queue->armed) post_event(cqn, *queue);
+    if (queue->armed()) post_event(cqn, *queue);
     return true;
   }
   /// Software has polled the CQ and waits for the next CQE.
@@ -92,6 +112,11 @@ class CompletionQueues final : private IcmCache::Owner {
   /// Returns and clears the list of newly failed CQs.
   std::vector<Cqn> take_failed() { return std::exchange(failed_, {}); }
   bool has_failed() const { return !failed_.empty(); }
+  /// Called after a change of the fault rules. Writes the CQEs that no rule holds back any more.
+  void follow_fault_rules();
+  /// Drops the CQEs of a QP that a fault rule holds back: software that resets the QP expects none
+  /// later.
+  void drop_held(Cqn cqn, Qpn qpn);
 
   /// Removes the highest number from the table, and destroys its CQ if there is one: then returns
   /// true. Call only end() and the destructor after that. @pre end() != 0
@@ -134,6 +159,9 @@ class CompletionQueues final : private IcmCache::Owner {
   void update(std::uint32_t index, std::span<std::byte> entry) override;
   void post_event(Cqn cqn, Queue& queue);
   bool fail(Cqn cqn, Queue& queue, OwnedRing::Written written);
+  bool is_stalled(Cqn cqn, Queue& queue);
+  bool hold_back(Cqn cqn, Queue& queue, const OwnedRing::Entry& entry);
+  void release(Cqn cqn, Queue& queue);
 
   Parts parts_;
   IcmCache contexts_;
@@ -146,7 +174,7 @@ template <class Fill>
 bool CompletionQueues::Place::write_at_hand(Fill&& fill) const {
   if (queue_ == nullptr) return false;
   auto* const queue = queue_->get();
-  return queue != nullptr && !queue->failed && !queue->armed &&
+  return queue != nullptr && queue->attention == 0 &&
          all_->contexts_.touch_again(queue->slot, queue->brought) &&
          queue->ring.write_at_hand(fill);
 }

@@ -96,6 +96,7 @@ void Device::reset_device() {
   contexts_.clear();
   memory_.clear();
   hcr_.reset();
+  faults_.reset();
   reset_requested_ = false;
   doorbell_pages_.drop_halves();
 }
@@ -106,6 +107,7 @@ void Device::init(const Tables& tables) {
                                                      .contexts = contexts_,
                                                      .memory = memory_,
                                                      .interrupts = interrupts(),
+                                                     .faults = faults_.hook(),
                                                      .port = *port_,
                                                      .infiniband = infiniband_,
                                                      .notes = notes_,
@@ -211,6 +213,8 @@ util::Time Device::run_device(util::Time now) {
     if (!remains_.regions().empty()) return now;
   }
   if (hcr_.busy() && remains_.may_run(hcr_.command().op)) run_command(work());
+  if (faults_.breaks()) [[unlikely]]
+    faults_.apply_break();
   if (!initialized()) return remains_.empty() && making_ == nullptr ? util::kNever : now;
   auto& made = objects();
   receiving_ = made.memory_keys.get();  // the budget covers the excess cost
@@ -324,6 +328,10 @@ Status Device::start_command() {
                 static_cast<unsigned>(command.op));
     return Status::BAD_OP;
   }
+  if (const auto status = faults_.injected()) {
+    notes_.warn("{}: {}: by a fault rule", info->name, to_string(*status));
+    return *status;
+  }
   std::vector<std::byte> out(output_size(*info, command));
   if (const auto done = execute(*info, command, out); !done) {
     const auto& refusal = done.error();
@@ -345,6 +353,7 @@ void Device::finish_command() {
 
 /// Runs the pending command. INIT_HCA goes on until `for_init` is spent, and then again.
 void Device::run_command(util::WorkBudget& for_init) {
+  if (making_ == nullptr && !faults_.lets_run(hcr_.command().op)) return;
   const auto status = making_ == nullptr ? start_command() : Status::OK;
   if (making_ != nullptr) {
     if (!making_->make_caches(for_init)) return;
@@ -355,6 +364,7 @@ void Device::run_command(util::WorkBudget& for_init) {
   }
   ++(status == Status::OK ? commands_.executed : commands_.refused);
   hcr_.complete(status);
+  faults_.end_command();
   if (!initialized()) return;
   if (hcr_.wants_event()) {
     util::Struct<EventQueues::Eqe> event;

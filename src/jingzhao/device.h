@@ -11,6 +11,7 @@
 #include "fabric/port.h"
 #include "jingzhao/command_table.h"
 #include "jingzhao/doorbell_pages.h"
+#include "jingzhao/fault_injection.h"
 #include "jingzhao/hcr.h"
 #include "jingzhao/icm.h"
 #include "jingzhao/infiniband_port.h"
@@ -56,6 +57,7 @@ class Device final : public pcie::Function, private fabric::Receiver {
   void charge(std::int64_t units) { work().charge(units); }
   util::Notes& notes() { return notes_; }
   bool link_up() const { return port_->link_up(); }
+  FaultInjection& faults() { return faults_; }
   /// Null on an Ethernet link.
   InfinibandPort* infiniband() { return infiniband_; }
 
@@ -91,6 +93,7 @@ class Device final : public pcie::Function, private fabric::Receiver {
   DeviceOptions options_;
   const ProfileRules& rules_;
   util::Notes notes_;
+  FaultInjection faults_{*this};
   InfinibandPort* infiniband_ = nullptr;  ///< port_ if the link is InfiniBand, set by make_port();
                                           ///< else null
   std::unique_ptr<LinkPort> port_;

@@ -123,7 +123,17 @@ void EventQueues::post_to(Eqn eqn, EventType type, util::MutableView<Eqe> event)
                              eqn.value());
   }
   ++counters_.posted;
-  if (std::exchange(queue->armed, false)) parts_.interrupts.raise(queue->vector);
+  if (!std::exchange(queue->armed, false)) return;
+  const bool completes = type == EventType::COMP;
+  raise(*queue, completes ? std::optional(event.get(Eqe::number)) : std::nullopt);
+}
+
+void EventQueues::raise(const Queue& queue, std::optional<std::uint32_t> cqn) {
+  const auto& faults = parts_.faults;
+  if (faults && faults.take({.action = hca::FaultAction::kLoseInterrupt, .cq = cqn}) != nullptr) {
+    return;
+  }
+  parts_.interrupts.raise(queue.vector);
 }
 
 /// Interrupts immediately if software still owns the last EQE, as it may not have seen that.
@@ -132,7 +142,7 @@ void EventQueues::arm(Eqn eqn) {
   auto* queue = find(eqn);
   if (queue == nullptr) return;
   queue->armed = !queue->ring.last_unreturned();
-  if (!queue->armed) parts_.interrupts.raise(queue->vector);
+  if (!queue->armed) raise(*queue);
 }
 
 std::optional<EventQueues::Shown> EventQueues::show(Eqn eqn) const {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "hca/faults.h"
 #include "jingzhao/command.h"
 #include "jingzhao/icm_cache.h"
 #include "jingzhao/numbers.h"
@@ -29,6 +30,7 @@ class EventQueues final : private IcmCache::Owner {
     Icm& icm;
     rdma::KeyTable& keys;
     pcie::Interrupts& interrupts;
+    const hca::FaultHook& faults;
     util::Notes& notes;
     std::uint64_t base;
     unsigned log_count;
@@ -84,6 +86,8 @@ class EventQueues final : private IcmCache::Owner {
   /// The EQ as its context in the ICM describes it now. Null if the context cannot be read.
   Queue* find(Eqn eqn);
   void decode(Queue& queue, util::View<Context> context);
+  /// `cqn`: the CQ whose event the EQ reports.
+  void raise(const Queue& queue, std::optional<std::uint32_t> cqn = std::nullopt);
   void update(std::uint32_t index, std::span<std::byte> entry) override;
 
   static constexpr std::size_t kTypes = 64;

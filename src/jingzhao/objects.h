@@ -37,6 +37,7 @@ struct Objects {
     Icm& contexts;
     Icm& memory;
     pcie::Interrupts& interrupts;
+    const hca::FaultHook& faults;
     fabric::Port& port;
     const InfinibandPort* infiniband;  ///< null: Ethernet
     util::Notes& notes;

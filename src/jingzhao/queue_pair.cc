@@ -35,6 +35,17 @@ State to_document(QpState state) {
   return State::ERR;
 }
 
+bool QueuePair::follow_fault_rules(const hca::FaultHook& faults) {
+  if (faulty_ != nullptr) return faulty_->follow_rules();
+  if (!faults) return false;
+  const auto opcode_of = [](const rdma::SendRequest& request) {
+    return to_string(spec::jingzhao::wqe_opcode(SendCookie::unpack(request.cookie).opcode));
+  };
+  faulty_ = std::make_unique<hca::FaultyQueues>(hca::FaultyQueues::Parts{
+      .faults = faults, .qp = *rdma_qp_, .queues = *this, .opcode_of = opcode_of});
+  return false;
+}
+
 // The context ------------------------------------------------------------------------------------
 
 /// The context may have been changed in host memory, so sizes are bounded here.

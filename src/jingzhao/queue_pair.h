@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 
 #include "hca/failing_list.h"
+#include "hca/faulty_queues.h"
 #include "jingzhao/completion_queues.h"
 #include "jingzhao/doorbells.h"
 #include "jingzhao/icm_cache.h"
@@ -43,6 +45,10 @@ class QueuePair final : private rdma::WorkQueues {
   void bind(rdma::QueuePair& rdma_qp) { rdma_qp_ = &rdma_qp; }
   rdma::QueuePair& rdma_qp() { return *rdma_qp_; }
   const rdma::QueuePair& rdma_qp() const { return *rdma_qp_; }
+
+  /// Called after a change of the fault rules, and for a new QP while there are rules. True if a
+  /// request that was held back goes on: the transport must be notified.
+  bool follow_fault_rules(const hca::FaultHook& faults);
 
   /// Decodes the queues from the context. `brought`: its load number.
   void decode(util::View<Context> context, const Numbering& numbering, std::uint64_t brought);
@@ -101,7 +107,8 @@ class QueuePair final : private rdma::WorkQueues {
 
   std::optional<SendWqe> next_;  ///< next WQE of the current chain
   std::uint16_t sends_fetched_ = 0;
-  bool receives_lost_ = false;  ///< the CQE of a receive could not be written
+  bool receives_lost_ = false;                 ///< the CQE of a receive could not be written
+  std::unique_ptr<hca::FaultyQueues> faulty_;  ///< null: there were no fault rules yet
 };
 
 }  // namespace softhca::jingzhao

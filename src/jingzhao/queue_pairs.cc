@@ -132,6 +132,7 @@ CommandResult QueuePairs::create(Qpn number, util::View<Context> context) {
   }
   qp->decode(kept, parts_.numbering, made.brought);
   qp->born = losses_.last();
+  if (parts_.faults) (void)qp->follow_fault_rules(parts_.faults);
   // QP1 is the GSI QP by default, unless software has configured another one (CONF_SPECIAL_QP).
   const bool is_gsi = gsi_ ? *gsi_ == qpn : parts_.rules.has_special_qps && qpn == wire::kGsiQpn;
   if (is_gsi) transport_.set_gsi(qpn);
@@ -209,6 +210,11 @@ void QueuePairs::remove(QueuePair& qp) {
   const auto qpn = qp.qpn();
   doorbells_.clear(qp.doorbells);
   flush_poller_.unwatch(qp);
+  if (parts_.faults) {
+    for (const auto cqn : {qp.send_cqn(), qp.receive_cqn()}) {
+      parts_.completion_queues.drop_held(cqn, qpn);
+    }
+  }
   transport_.destroy_qp(qp.rdma_qp());
   queue_pairs_[qpn.value()].reset();
   --count_;
@@ -236,20 +242,25 @@ void QueuePairs::set_gsi(Qpn qpn) {
   if (find(qpn) != nullptr) transport_.set_gsi(qpn);
 }
 
-// Resources that go away while in use ------------------------------------------------------------
-
-void QueuePairs::note_losses(IcmCache::Range contexts, IcmCache::Range cqs) {
-  losses_.note(contexts, cqs);
-  loses_some_ = true;
+void QueuePairs::follow_fault_rules() {
+  for (const auto& qp : queue_pairs_) {
+    if (qp != nullptr && qp->follow_fault_rules(parts_.faults)) {
+      transport_.doorbell_send(qp->rdma_qp());
+    }
+  }
 }
+
+// Resources that go away while in use ------------------------------------------------------------
 
 void QueuePairs::lose_icm(std::uint64_t virt, std::uint64_t size) {
   const auto& cqs = parts_.completion_queues;
-  note_losses(contexts_.overlap(virt, size, end()), cqs.contexts().overlap(virt, size, cqs.end()));
+  losses_.note(contexts_.overlap(virt, size, end()), cqs.contexts().overlap(virt, size, cqs.end()));
+  loses_some_ = true;
 }
 
 void QueuePairs::lose_cq(Cqn cqn) {
-  note_losses({}, {.first = cqn.value(), .end = cqn.value() + 1});
+  losses_.note({}, {.first = cqn.value(), .end = cqn.value() + 1});
+  loses_some_ = true;
 }
 
 /// Has the QP fail if its context or one of its CQs is gone.

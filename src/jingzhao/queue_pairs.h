@@ -36,6 +36,7 @@ class QueuePairs final : private IcmCache::Owner {
     rdma::KeyTable& keys;  ///< of memory_keys
     EventQueues& event_queues;
     CompletionQueues& completion_queues;
+    const hca::FaultHook& faults;
     fabric::Port& port;
     const InfinibandPort* infiniband;  ///< null: Ethernet
     util::Notes& notes;
@@ -70,6 +71,9 @@ class QueuePairs final : private IcmCache::Owner {
   void take_link_attributes();
   /// Continues until `work` is spent. True if no QP is left.
   bool refresh_pkeys(util::WorkBudget& work);
+
+  /// Called after a change of the fault rules.
+  void follow_fault_rules();
 
   // Doorbells, frames and time.
 
@@ -142,7 +146,6 @@ class QueuePairs final : private IcmCache::Owner {
   }
   void update(std::uint32_t index, std::span<std::byte> entry) override;
   util::Time run_losses(util::Time now, util::WorkBudget& work);
-  void note_losses(IcmCache::Range contexts, IcmCache::Range cqs);
   void check_losses(QueuePair& qp);
   void fail_soon(QueuePair& qp, rdma::Reason reason);
   bool decode_slow(QueuePair& qp);

@@ -8,11 +8,10 @@
 #include <optional>
 #include <utility>
 
-#include "connectx/device.h"
-#include "connectx/fault_names.h"
 #include "control/words.h"
 #include "sdxi/device.h"
 #include "server/fault_family.h"
+#include "server/hca_functions.h"
 
 namespace softhca::server {
 namespace {
@@ -24,10 +23,6 @@ std::string describe(const Entry& entry, std::string_view rule) {
 
 std::string describe(const sdxi::Faults::Entry& entry) {
   return describe(entry, to_text(entry.rule));
-}
-
-std::string describe(const hca::Faults::Entry& entry) {
-  return describe(entry, to_text(entry.rule, connectx::fault_names()));
 }
 
 tl::unexpected<util::Error> too_many(std::size_t max) {
@@ -44,12 +39,15 @@ util::Result<std::string> FaultRules::add(std::string_view text) {
       if (!name.empty() && function->name() != name) continue;
       if (!found) found.emplace();
       found->sdxi |= dynamic_cast<const sdxi::Device*>(function) != nullptr;
-      found->hca |= hca_ != nullptr && dynamic_cast<const connectx::Device*>(function) != nullptr;
+      if (hca_ != nullptr) found->add_hca(dialect_of(*function));
     }
     return found;
   });
   if (!family) return tl::unexpected(family.error());
-  return *family == FaultFamily::kHca ? add_hca(text) : add_sdxi(text);
+  if (family->family == FaultFamily::kSdxi) return add_sdxi(text);
+  auto rule = parse_hca_rule(text, family->hcas);
+  if (!rule) return tl::unexpected(rule.error());
+  return add_hca(*std::move(rule));
 }
 
 util::Result<std::string> FaultRules::add_sdxi(std::string_view text) {
@@ -60,19 +58,27 @@ util::Result<std::string> FaultRules::add_sdxi(std::string_view text) {
   return describe(*sdxi_.find(sdxi_.add(*std::move(rule))));
 }
 
-util::Result<std::string> FaultRules::add_hca(std::string_view text) {
-  auto rule = hca::parse_fault(text, connectx::fault_names());
-  if (!rule) return tl::unexpected(rule.error());
+util::Result<std::string> FaultRules::add_hca(hca::FaultRule rule) {
   if (hca_->rules().size() == hca::Faults::kMax) return too_many(hca::Faults::kMax);
   hca_->number_from(sdxi_.next());
-  const auto id = hca_->add(*std::move(rule));
+  const auto id = hca_->add(std::move(rule));
   notify_hcas();  // the rule may act now
-  return describe(*hca_->find(id));
+  return describe_hca(*hca_->find(id));
+}
+
+/// The rule's line of the list. A rule for several kinds of HCAs has one text for all.
+std::string FaultRules::describe_hca(const hca::Faults::Entry& entry) const {
+  const auto takes = [&](const pcie::Function* function) {
+    const auto& name = entry.rule.function;
+    return dialect_of(*function) != nullptr && (name.empty() || function->name() == name);
+  };
+  const auto found = std::ranges::find_if(functions_, takes);
+  return describe(entry, to_text(entry.rule, dialect_of(**found)->names));
 }
 
 void FaultRules::notify_hcas() const {
   for (auto* function : functions_) {
-    if (auto* device = dynamic_cast<connectx::Device*>(function)) device->faults().follow_rules();
+    follow_fault_rules(*function);
   }
 }
 
@@ -100,7 +106,7 @@ std::string FaultRules::list() const {
   std::map<std::uint32_t, std::string> lines;
   for (const auto& entry : sdxi_.rules()) lines[entry.id] = describe(entry);
   if (hca_ != nullptr) {
-    for (const auto& entry : hca_->rules()) lines[entry.id] = describe(entry);
+    for (const auto& entry : hca_->rules()) lines[entry.id] = describe_hca(entry);
   }
   std::string text;
   for (const auto& [number, line] : lines) text += line;

@@ -30,7 +30,9 @@ class FaultRules {
 
  private:
   util::Result<std::string> add_sdxi(std::string_view text);
-  util::Result<std::string> add_hca(std::string_view text);
+  /// @pre a function takes the rule
+  util::Result<std::string> add_hca(hca::FaultRule rule);
+  std::string describe_hca(const hca::Faults::Entry& entry) const;
   void notify_hcas() const;
 
   const std::vector<pcie::Function*>& functions_;

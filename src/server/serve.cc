@@ -155,7 +155,9 @@ MadeDevice make_device(Machine& machine, const ServeOptions& serve, std::size_t 
 
 MadeDevice make_device(Machine& machine, const ServeOptions& serve, std::size_t index,
                        const jingzhao::DeviceOptions& options) {
-  return make_nic<jingzhao::Device>(machine, serve, index, options);
+  auto device = make_nic<jingzhao::Device>(machine, serve, index, options);
+  device->faults().set_rules(machine.hca_faults);
+  return device;
 }
 
 /// Creates a data mover, which has no port.

@@ -173,7 +173,9 @@ util::Result<std::unique_ptr<pcie::Function>> DeviceProcess::make(
 
 util::Result<std::unique_ptr<pcie::Function>> DeviceProcess::make(
     const jingzhao::DeviceOptions& spec) {
-  return make_nic<jingzhao::Device>(spec);
+  auto device = make_nic<jingzhao::Device>(spec);
+  if (device) (*device)->faults().set_rules(hca_faults_);
+  return device;
 }
 
 util::Result<std::unique_ptr<pcie::Function>> DeviceProcess::make(const sdxi::DeviceOptions& spec) {

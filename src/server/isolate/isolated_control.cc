@@ -9,9 +9,9 @@
 #include <optional>
 #include <utility>
 
-#include "connectx/fault_names.h"
 #include "control/answer_text.h"
 #include "control/answers.h"
+#include "server/hca_functions.h"
 #include "util/inspect.h"
 
 namespace softhca::server {
@@ -98,7 +98,10 @@ std::vector<Count> parse_counts(std::string_view answer) {
 
 /// The rules that the function takes.
 FaultFamilies families(const DeviceSpec& spec) {
-  return {.sdxi = !is_nic(spec), .hca = std::holds_alternative<connectx::DeviceOptions>(spec)};
+  FaultFamilies families;
+  families.sdxi = !is_nic(spec);
+  families.add_hca(dialect_of(spec));
+  return families;
 }
 
 /// The parts of a rule that this process needs.
@@ -113,11 +116,11 @@ util::Result<ParsedRule> parse_sdxi_rule(std::string_view text) {
   return ParsedRule{rule->function, to_text(*rule)};
 }
 
-util::Result<ParsedRule> parse_hca_rule(std::string_view text) {
-  const auto& names = connectx::fault_names();
-  auto rule = hca::parse_fault(text, names);
+util::Result<ParsedRule> parse_rule(std::string_view text, const RuleFamily& family) {
+  if (family.family == FaultFamily::kSdxi) return parse_sdxi_rule(text);
+  auto rule = parse_hca_rule(text, family.hcas);
   if (!rule) return tl::unexpected(rule.error());
-  return ParsedRule{rule->function, to_text(*rule, names)};
+  return ParsedRule{rule->function, to_text(*rule, family.hcas.front()->names)};
 }
 
 }  // namespace
@@ -132,7 +135,7 @@ std::size_t IsolatedControl::process_of(std::size_t device) const {
 bool IsolatedControl::takes(std::size_t process, FaultFamily family) const {
   return std::ranges::any_of(groups_[process], [&](auto device) {
     const auto found = families(specs_[device]);
-    return family == FaultFamily::kHca ? found.hca : found.sdxi;
+    return family == FaultFamily::kHca ? !found.hcas.empty() : found.sdxi;
   });
 }
 
@@ -143,7 +146,7 @@ std::optional<FaultFamilies> IsolatedControl::families_of(std::string_view funct
     if (!function.empty() && name_of(spec) != function) continue;
     if (!found) found.emplace();
     found->sdxi |= families(spec).sdxi;
-    found->hca |= families(spec).hca;
+    found->add_hca(dialect_of(spec));
   }
   return found;
 }
@@ -254,13 +257,13 @@ util::Result<IsolatedControl::Rules::iterator> IsolatedControl::make_rule(std::s
   }
   const auto family = family_of(text, [this](auto function) { return families_of(function); });
   if (!family) return tl::unexpected(family.error());
-  auto rule = *family == FaultFamily::kHca ? parse_hca_rule(text) : parse_sdxi_rule(text);
+  auto rule = parse_rule(text, *family);
   if (!rule) return tl::unexpected(rule.error());
   Rule made{std::move(rule->shown), std::string(text), {}};
   const auto device = std::ranges::find(specs_, rule->function, name_of);
   for (std::size_t i = 0; i != groups_.size(); ++i) {
     const bool here = rule->function.empty()
-                          ? takes(i, *family)
+                          ? takes(i, family->family)
                           : i == process_of(static_cast<std::size_t>(device - specs_.begin()));
     if (here) made.ids[i] = 0;
   }

@@ -13,6 +13,7 @@
 #include "hca/fault_kinds.h"
 #include "rsnic/command_sequence.h"
 #include "rsnic/csr.h"
+#include "server/hca_functions.h"
 #include "server/sdxi_keys.h"
 
 namespace softhca::cli {
@@ -65,6 +66,13 @@ TEST(Docs, TheKeysOfSdxiAreNotStale) {
 TEST(Docs, ThePageOfTheFaultsOfHcasIsNotStale) {
   EXPECT_THAT(page("faults-hca.md"), HasSubstr("<!-- generated: faults-hca -->\n" +
                                                hca::fault_table() + "<!-- end of generated -->\n"))
+      << "make docs";
+}
+
+TEST(Docs, TheFaultsOfAJingzhaoAreNotStale) {
+  EXPECT_THAT(page("faults-hca.md"),
+              HasSubstr("<!-- generated: faults-jingzhao -->\n" + server::jingzhao_faults_page() +
+                        "<!-- end of generated -->\n"))
       << "make docs";
 }
 

@@ -12,6 +12,7 @@
 
 #include "connectx/device.h"
 #include "fabric/switch.h"
+#include "jingzhao/device.h"
 #include "os/unix_socket.h"
 #include "sdxi/device.h"
 #include "sdxi/group.h"
@@ -141,8 +142,7 @@ TEST_F(ControlTest, MistakesAreAnsweredWithAReason) {
   EXPECT_EQ(ask("inspect --from"), "error: --from wants a number\n");
   EXPECT_EQ(ask("inspect --from 0x"), "error: --from wants a number\n");
   EXPECT_EQ(ask("fault add function=c,do=fail"), "error: there is no function 'c'\n");
-  EXPECT_EQ(ask("fault add function=nic,do=fail"),
-            "error: nic is no SDXI function: it has no faults\n");
+  EXPECT_EQ(ask("fault add function=nic,do=fail"), "error: nic has no faults\n");
   EXPECT_THAT(ask("fault add do=x"), StartsWith("error: do=x: no such action"));
   EXPECT_THAT(ask("fault remove 7"), StartsWith("error: there is no rule '7'"));
   EXPECT_THAT(ask("fault remove x"), StartsWith("error: there is no rule 'x'"));
@@ -219,6 +219,50 @@ TEST_F(ControlWithHcas, RulesAreListedByNumberRemovedAndCleared) {
   EXPECT_TRUE(hca_faults_.empty());
   EXPECT_FALSE(group_.faults().armed());
   EXPECT_THAT(fault("add do=stall"), StartsWith("ok\n4: ")) << "a number is not used twice";
+}
+
+/// A server with a ConnectX and a JingZhao.
+class ControlWithTwoKinds : public ControlWithHcas {
+ protected:
+  ControlWithTwoKinds() { jingzhao_.faults().set_rules(hca_faults_); }
+  std::string fault(std::string_view words) {
+    std::string answer;
+    all_.answer(std::string("fault ") + std::string(words),
+                {.send = [&](const auto& text) { answer = text; }});
+    return answer;
+  }
+  std::unique_ptr<fabric::Port> other_port_ = switch_.create_port("jz");
+  jingzhao::Device jingzhao_{{.name = "jz"}, *other_port_};
+  Control all_{*loop_, {{&first_, &nic_, &jingzhao_}, &group_.faults(), &hca_faults_}};
+};
+
+TEST_F(ControlWithTwoKinds, TheFunctionOfARuleDecidesWhichDocumentItFollows) {
+  EXPECT_EQ(fault("add function=jz,opcode=SW2HW_MPT,do=fail-command,status=BAD_NVMEM"),
+            "ok\n1: function=jz,opcode=SW2HW_MPT,do=fail-command,status=BAD_NVMEM: matched 0, "
+            "fired 0\n");
+  EXPECT_EQ(fault("add function=nic,do=fail-command,status=5"),
+            "ok\n2: function=nic,do=fail-command,status=BAD_RESOURCE: matched 0, fired 0\n");
+  EXPECT_THAT(fault("add function=jz,opcode=CREATE_QP,do=hang-command"),
+              StartsWith("error: opcode=CREATE_QP: no such command"));
+  EXPECT_THAT(fault("add function=jz,do=internal-error,syndrome=1"),
+              HasSubstr("LOCAL_CATAS_ERROR has no syndrome"));
+  EXPECT_EQ(fault("add function=jz,do=internal-error"),
+            "ok\n3: function=jz,do=internal-error: matched 1, fired 1\n");
+  EXPECT_THAT(fault("list"), HasSubstr("1: function=jz,opcode=SW2HW_MPT,do=fail-command,status=BAD_"
+                                       "NVMEM: matched 0, fired 0\n2: function=nic"));
+}
+
+TEST_F(ControlWithTwoKinds, WithoutAFunctionARuleMustMeanTheSameForAll) {
+  EXPECT_EQ(fault("add opcode=RDMA_WRITE,do=stall-send"),
+            "ok\n1: opcode=RDMA_WRITE,do=stall-send: matched 0, fired 0\n");
+  EXPECT_EQ(fault("add do=fail-command,status=BAD_PARAM"),
+            "ok\n2: do=fail-command,status=BAD_PARAM: matched 0, fired 0\n");
+  EXPECT_THAT(fault("add do=fail-command,status=5"),
+              StartsWith("error: it means one thing to a ConnectX or an RSNIC, and another to a "
+                         "JingZhao; without function= a rule is for all kinds of HCAs"));
+  EXPECT_THAT(fault("add opcode=CREATE_QP,do=hang-command"),
+              HasSubstr("; without function= a rule is for all kinds of HCAs"));
+  EXPECT_EQ(fault("add do=remove"), "ok\n3: do=remove: matched 2, fired 2\n");
 }
 
 TEST(ControlPath, APathWithoutAListenerSaysWhatItIs) {
