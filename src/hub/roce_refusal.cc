@@ -113,9 +113,9 @@ std::string RoceRefusal::explain(const wire::Gid& address) const {
     case Why::kUnfit:
       return fmt::format("{} is not the address of one machine", where);
     case Why::kTooManyProcesses:
-      return "255 processes of this network share addresses of the machine, or have ended less "
-             "than "
-             "ten seconds ago: wait, or run some of them without --address if:NAME";
+      return "255 processes of this network share addresses of the machine, or have just ended: "
+             "wait "
+             "ten seconds, or run some of them without --address if:NAME";
     case Why::kTooManyAddresses:
       return fmt::format(
           "the hub has too many addresses to take {} as well: give the programs fewer (--address)",
