@@ -26,7 +26,7 @@ template <class T, class Number, class Show>
 void inspect_table(util::Inspection& out, std::string_view name,
                    const hca::ObjectTable<T, Number>& table, Show&& show) {
   out.list(
-      {.name = name, .end = table.end(), .count = table.count()},
+      {.name = name, .end = table.end(), .count = table.count(), .begin = table.first()},
       [&](std::uint64_t place) {
         return table.find(Number(static_cast<typename Number::Value>(place)));
       },

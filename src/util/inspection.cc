@@ -57,7 +57,7 @@ bool Inspection::begin(const InspectList& list) {
   out_.begin(list.name, true);
   scan_.begun = true;
   // If the number of objects is unknown, all positions are searched and counted.
-  if (list.count) scan_.place = first(list);
+  scan_.place = list.count ? std::max(list.begin, first(list)) : list.begin;
   return true;
 }
 

@@ -20,7 +20,7 @@
 
 namespace softhca::util {
 
-/// One kind of object. The objects are at positions [0, end); a position may be empty.
+/// One kind of object. The objects are at positions [begin, end); a position may be empty.
 struct InspectList {
   std::string_view name;
   std::uint64_t end;
@@ -29,6 +29,7 @@ struct InspectList {
   unsigned shift = 0;  ///< an object's number is its position shifted left by this many bits
   std::int64_t look_work = 5;  ///< cost of searching one position (util::WorkBudget)
   bool there = true;           ///< false: the list is omitted
+  std::uint64_t begin = 0;     ///< positions below are not searched
 };
 
 class Inspection {

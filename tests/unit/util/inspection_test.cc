@@ -29,6 +29,7 @@ struct Device {
       });
       InspectList list{.name = "objects", .end = places, .count = count};
       list.there = there;
+      list.begin = begin;
       out.list(
           list,
           [&](std::uint64_t place) {
@@ -46,6 +47,7 @@ struct Device {
   std::uint64_t places = 1000, step = 7, hidden = ~0u;
   std::optional<std::uint64_t> count = 143;
   bool there = true;
+  std::uint64_t begin = 0;
   std::uint64_t classified = 1000;
   mutable unsigned calls = 0, looks = 0, shown = 0;
 };
@@ -67,6 +69,23 @@ TEST(Inspection, ManyTurnsMakeTheSameAnswerAsOne) {
     EXPECT_EQ(all.text, pieces.text);
     EXPECT_EQ(device.shown, 200u) << "each of them once in each answer";
   }
+}
+
+// Numbers of a table may begin high.
+TEST(Inspection, PositionsBeforeTheFirstAreNotSearched) {
+  Device device;
+  device.places = 70'000'070;
+  device.begin = 70'000'000;
+  device.count = 10;
+  const auto tree = parsed(device);
+  EXPECT_EQ(tree["inner"]["objects"].size(), 10u);
+  EXPECT_EQ(tree["inner"]["objects_count"], 10);
+  EXPECT_LE(device.looks, 70u);
+  device.looks = 0;
+  device.count.reset();
+  EXPECT_EQ(parsed(device)["inner"]["objects_count"], 10);
+  EXPECT_LE(device.looks, 70u);
+  EXPECT_EQ(parsed(device, {.from = 70'000'050})["inner"]["objects"].size(), 2u);
 }
 
 TEST(Inspection, AnAnswerShowsSixteenOfEachKindAndSaysHowToSeeMore) {
