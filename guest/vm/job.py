@@ -1,4 +1,4 @@
-"""What a guest runs: a script with a file of the host, for the initramfs of a boot or as an order to a guest that is up."""
+"""The job of a guest: a script with a file of the host, for the initramfs of a boot or as an order to a guest that is up."""
 
 import base64
 import os

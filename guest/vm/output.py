@@ -1,4 +1,4 @@
-"""Where the output of a guest goes."""
+"""The stream of the host that gets the output of a guest."""
 
 import os
 
