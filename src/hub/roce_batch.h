@@ -1,7 +1,7 @@
 // Which packets travel as one message to the kernel, which cuts it again (UDP_SEGMENT): packets of
-// one QP that follow each other and are equally long. The last one may be shorter. Only the first
-// part of a message has IPv4 identification 0, which the ICRC covers, so a packet must know its
-// position before its ICRC is made.
+// one QP that follow each other and are equally long. Only the first part of a message has IPv4
+// identification 0, which the ICRC covers, so a packet must know its position before its ICRC is
+// made.
 #pragma once
 
 #include <cstddef>

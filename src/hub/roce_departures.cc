@@ -81,8 +81,7 @@ void RoceDepartures::make(std::span<const wire::RoceDatagram> packets, bool batc
       add(packets[i]);
       ++i;
     } while (batches && i != packets.size() && first.path.identification == 0 &&
-             packets[i].path.identification == i - begun && packets[i - 1].size == first.size &&
-             packets[i].size <= first.size);
+             packets[i].path.identification == i - begun && packets[i].size == first.size);
     end(first, i);
   }
 }

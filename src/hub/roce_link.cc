@@ -9,7 +9,6 @@
 
 #include "hub/roce_batch.h"
 #include "hub/uplink.h"
-#include "os/memory_faults.h"
 #include "util/log.h"
 #include "wire/address_text.h"
 #include "wire/ethernet.h"
@@ -17,23 +16,6 @@
 #include "wire/train.h"
 
 namespace softhca::hub {
-namespace {
-
-/// After so many packets in a turn, acknowledgements do not wait for the next turn, which may be
-/// long.
-constexpr std::size_t kFewPackets = 4;
-
-/// A packet of a requester. False if it is not known.
-bool is_request(const wire::Frame& frame) {
-  using enum wire::Operation;
-  const auto* const headers = frame.headers();
-  if (headers == nullptr) return false;
-  const auto operation = wire::info(headers->bth.opcode).operation;
-  return operation != kAcknowledge && operation != kRdmaReadResponse &&
-         operation != kAtomicAcknowledge;
-}
-
-}  // namespace
 
 RoceLink::RoceLink(std::unique_ptr<fabric::Port> port, const wire::MacAddress& its_mac,
                    util::TimeSource clock, OpenSocket open)
@@ -62,7 +44,6 @@ void RoceLink::set_addresses(std::span<const wire::Gid> addresses) {
   };
   if (std::ranges::any_of(sockets_, [&](const auto& s) { return !is_wanted(s->address()); })) {
     (void)port_->settle();
-    flush();
     std::erase_if(sockets_, [&](const auto& socket) { return !is_wanted(socket->address()); });
   }
   std::erase_if(refused_, [&](const auto& address) {
@@ -126,66 +107,9 @@ void RoceLink::handle_frame(const wire::Frame& frame) {
       wire::MacAddress::from(header.first<wire::MacAddress::kSize>()) != mac()) {
     return;
   }
-  if (holds_ && hold(frame)) return;
-  // Responses stay in order.
-  if (held_count_ != 0 && !is_request(frame)) flush();
-  if (frame.packets() != 1) {
-    send_train(frame);
-  } else if (datagrams_[0].make(frame, wire::kRoceUdpPort)) {
-    send(held_count_ == 0 ? 1 : join(frame));
-  } else {
-    note_unfit(frame);
-  }
-  if (held_count_ != 0) flush();
-}
-
-/// The place of the acknowledgement that waits for the QP of `frame`; held_count_: none does.
-std::size_t RoceLink::find_held(const wire::Frame& frame) const {
-  const auto waiting = std::span(held_).first(held_count_);
-  const auto at = std::ranges::find_if(waiting, [&](const wire::Frame& one) {
-    return one.flow() == frame.flow() && one.headers()->bth.dest_qp == frame.headers()->bth.dest_qp;
-  });
-  return static_cast<std::size_t>(at - waiting.begin());
-}
-
-/// An acknowledgement for the QP of `frame`, a request, leaves in one message with it, which passes
-/// the kernel once. Returns the number of datagrams. @pre the first one is the request's
-std::size_t RoceLink::join(const wire::Frame& frame) {
-  const auto at = find_held(frame);
-  if (at == held_count_ || !datagrams_[1].make(held_[at], wire::kRoceUdpPort, 1)) return 1;
-  if (at != --held_count_) held_[at] = held_[held_count_];
-  return 2;
-}
-
-/// Keeps an acknowledgement for later. It replaces an earlier one of its QP, which it covers (IBTA
-/// 9.7.5.1.2). False: it is none, too many wait, or the data may not have arrived.
-bool RoceLink::hold(const wire::Frame& frame) {
-  const auto* const headers = frame.headers();
-  if (headers == nullptr || headers->bth.opcode != wire::Opcode::RC_ACKNOWLEDGE ||
-      headers->ext.aeth.type != wire::AethType::ACK || os::MemoryFaults::pending()) {
-    return false;
-  }
-  const auto at = find_held(frame);
-  if (at == held_.size()) return false;
-  held_[at] = frame;
-  held_count_ = std::max(held_count_, at + 1);
-  return true;
-}
-
-void RoceLink::flush() {
-  const auto count = std::exchange(held_count_, 0);
-  for (const auto& frame : std::span(held_).first(count)) {
-    if (datagrams_[0].make(frame, wire::kRoceUdpPort)) {
-      send(1);
-    } else {
-      note_unfit(frame);
-    }
-  }
-}
-
-void RoceLink::settle() {
-  holds_ = false;
-  if (std::exchange(due_, false)) flush();
+  if (frame.packets() != 1) return send_train(frame);
+  if (!datagrams_[0].make(frame, wire::kRoceUdpPort)) return note_unfit(frame);
+  send(1);
 }
 
 /// Counts a packet that is none of RoCEv2.
@@ -226,15 +150,12 @@ void RoceLink::send(std::size_t count) {
 }
 
 std::size_t RoceLink::receive(std::size_t frames) {
-  if (due_) flush();
-  due_ = held_count_ != 0;
   std::size_t count = 0;
   for (const auto& socket : sockets_) {
     count += socket->receive(*port_, reader_, frames,
                              [this](const wire::Gid& source) { peers_.hear(source); });
     if (socket->has_complaint()) report(socket->take_complaint());
   }
-  holds_ = count != 0 && count <= kFewPackets;
   return count;
 }
 

@@ -3,7 +3,6 @@
 // hop of all these destinations. The kernel finds the real next hops.
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -52,13 +51,8 @@ class RoceLink final : public fabric::Receiver {
   void handle_loopback(const wire::Frame&, std::uint32_t) override {}  // nothing is looped back
   bool takes_trains() const override { return true; }
 
-  /// Transmits at most `frames` received packets for each address. Returns their number. Begins a
-  /// turn of the device.
+  /// Transmits at most `frames` received packets for each address. Returns their number.
   std::size_t receive(std::size_t frames);
-  /// Ends a turn: sends the acknowledgements that wait since an earlier one.
-  void settle();
-  /// Sends the acknowledgements that wait. Call it before the process ends.
-  void flush();
   /// Transmits a packet that another process has received for this one, as receive() does. False:
   /// it is no packet. Allocates.
   bool deliver(std::span<const std::byte> datagram, const wire::DatagramPath& path);
@@ -77,14 +71,9 @@ class RoceLink final : public fabric::Receiver {
   std::uint64_t unfit() const { return unfit_; }
 
  private:
-  static constexpr std::size_t kHeldMax = 4;
-
   bool has_socket(const wire::Gid& address) const;
   void refuse(const wire::Gid& address, std::string_view reason);
   void note_unfit(const wire::Frame& frame);
-  bool hold(const wire::Frame& frame);
-  std::size_t find_held(const wire::Frame& frame) const;
-  std::size_t join(const wire::Frame& frame);
   void send_train(const wire::Frame& train);
   void send(std::size_t count);
   void report(const RoceSocket::Complaint& complaint);
@@ -99,12 +88,6 @@ class RoceLink final : public fabric::Receiver {
   /// Packets of a train, and the datagrams of what is being sent.
   std::vector<wire::Frame> packets_{RoceSocket::kSendMax};
   std::vector<wire::RoceDatagram> datagrams_{RoceSocket::kSendMax};
-  /// Acknowledgements that wait, so that the program sees the packets first, and the peer its
-  /// answer. They are sent behind the next request, or at the end of the next turn.
-  std::array<wire::Frame, kHeldMax> held_;
-  std::size_t held_count_ = 0;
-  bool holds_ = false;  ///< this turn has received only few packets
-  bool due_ = false;    ///< some wait since an earlier turn
   Patience patience_{Patience::kLeast};
   bool has_sent_ = false;  ///< the kernel's buffers may hold packets
   std::uint64_t unfit_ = 0;

@@ -70,12 +70,7 @@ class Card {
   /// for a processor. `threads`: runnable threads per processor.
   void set_crowd(unsigned threads);
   /// Sends frames to the hub and to other processes.
-  void settle() {
-    link_->settle();
-    machines_.settle();
-  }
-  /// Sends to other machines what waits for the next turn: the program ends.
-  void flush() { machines_.flush(); }
+  void settle() { link_->settle(); }
   /// Requests a wakeup from the hub. False if frames wait already.
   bool prepare_to_sleep() { return link_->prepare_to_sleep(); }
   /// Frees memory of idle links, and keeps the others. Call about once a second.

@@ -55,14 +55,6 @@ class Machines {
   std::size_t receive(std::size_t frames) {
     return roce_ == nullptr ? 0 : deliver_kept() + roce_->receive(frames);
   }
-  /// Ends a turn, which receive() has begun.
-  void settle() {
-    if (roce_ != nullptr) roce_->settle();
-  }
-  /// Sends what waits for the next turn: the program ends.
-  void flush() {
-    if (roce_ != nullptr) roce_->flush();
-  }
   /// Bytes that may be sent now, whatever their destination.
   std::size_t room() { return roce_ == nullptr ? SIZE_MAX : roce_->room(); }
   /// Makes the switch keep the router's MAC. Call about once a second.

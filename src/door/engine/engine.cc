@@ -196,7 +196,6 @@ void Engine::stop() {
   const std::lock_guard held(lock_, std::adopt_lock);
   const FaultGuard guard;
   devices_.publish_counters();
-  devices_.cards().for_each([](Card& card) { card.flush(); });
   if (!devices_.channels().disconnect_all()) return;
   devices_.cards().for_each([](Card& card) { card.hurry(); });
   (void)devices_.turn();
