@@ -47,7 +47,7 @@ class RoceDepartures {
   std::array<iovec, kPacketsMax * wire::RoceDatagram::kPiecesMax> all_pieces_{};
   std::array<UdpAddress, kPacketsMax> destinations_{};
   alignas(cmsghdr) std::array<std::array<std::byte, kControlSize>, kPacketsMax> controls_{};
-  /// Of packets that are parts of a batch, but not of a message.
+  /// ICRCs of packets that are parts of a batch, but not of a message.
   std::array<std::array<std::byte, wire::kIcrcSize>, kPacketsMax> icrcs_{};
 };
 

@@ -57,9 +57,9 @@ void QueuePair::decode(util::View<Context> context, const Numbering& numbering,
   sends_ = QueueMemory(keys, rdma::MKey(context.get(Context::snd_wqe_base_l)), pd,
                        send_size / kUnit * kUnit);
   receives_.decode(keys, context);
-  send_cqn_ = numbering.cqn(context.get(Context::cqn_snd));
-  send_cq_ = all_.completion_queue(send_cqn_);
-  receive_cqn_ = numbering.cqn(context.get(Context::cqn_rcv));
+  cqns_.send = numbering.cqn(context.get(Context::cqn_snd));
+  send_cq_ = all_.completion_queue(cqns_.send);
+  cqns_.receive = numbering.cqn(context.get(Context::cqn_rcv));
   rules_.link = all_.link();
   rules_.qpn_mask = numbering.qpn_mask() & spec::infiniband::kQpnMask;
   rules_.message_max = std::uint64_t{1} << context.get(Context::msgmax);
@@ -218,7 +218,7 @@ void QueuePair::complete_send(const rdma::SendCompletion& completion) {
 
 [[gnu::noinline]] void QueuePair::complete_otherwise(const rdma::SendCompletion& completion) {
   const CqeQueue queue{.qpn = number_, .remote_qpn = rdma_qp_->attributes().remote_qpn};
-  const bool written = all_.write_cqe(*this, send_cqn_, [&](Cqe cqe) {
+  const bool written = all_.write_cqe(*this, cqns_.send, [&](Cqe cqe) {
     if (completion.status == rdma::WorkStatus::kSuccess) {
       encode_good_send_cqe(cqe, queue, completion);
     } else {
@@ -235,7 +235,7 @@ void QueuePair::complete_receive(const rdma::ReceiveCompletion& completion) {
                        .path_mtu = attributes.path_mtu,
                        .type = rules_.type};
   const auto fill = [&](Cqe cqe) { encode_receive_cqe(cqe, queue, completion); };
-  if (!all_.write_cqe(*this, receive_cqn_, fill)) receives_lost_ = true;
+  if (!all_.write_cqe(*this, cqns_.receive, fill)) receives_lost_ = true;
 }
 
 void QueuePair::handle_event(rdma::QpEvent event, rdma::Reason reason) {

@@ -37,8 +37,8 @@ class QueuePair final : private rdma::WorkQueues {
 
   Qpn qpn() const { return qpn_; }        ///< its place in the table
   Qpn number() const { return number_; }  ///< for CQEs and events
-  Cqn send_cqn() const { return send_cqn_; }
-  Cqn receive_cqn() const { return receive_cqn_; }
+  Cqn send_cqn() const { return cqns_.send; }
+  Cqn receive_cqn() const { return cqns_.receive; }
   rdma::WorkQueues& work_queues() { return *this; }
 
   /// Called once, when the transport has created its QP.
@@ -99,9 +99,10 @@ class QueuePair final : private rdma::WorkQueues {
   std::uint64_t brought_ = 0;
   // Decoded from the context.
   SendRules rules_;
-  Cqn send_cqn_;
+  struct {
+    Cqn send, receive;
+  } cqns_;
   CompletionQueues::Place send_cq_;
-  Cqn receive_cqn_;
   QueueMemory sends_;
   ReceiveRing receives_;
 

@@ -32,8 +32,8 @@ struct DatagramPath {
   std::uint16_t source_port = 0;
   std::uint8_t traffic_class = 0;  ///< DSCP (7:2) and ECN (1:0)
   std::uint8_t hop_limit = 0;
-  /// Of the IPv4 header: the position of the packet in its message (UDP_SEGMENT, UDP_GRO). Not on
-  /// the wire over IPv6.
+  /// Identification of the IPv4 header: the position of the packet in its message (UDP_SEGMENT,
+  /// UDP_GRO). Not on the wire over IPv6.
   std::uint16_t identification = 0;
 
   friend bool operator==(const DatagramPath&, const DatagramPath&) = default;

@@ -9,7 +9,6 @@
 
 #include "door/card/addresses.h"
 #include "door/tree/tree.h"
-#include "hub/block_file.h"
 #include "hub/roce_link.h"
 #include "util/clock.h"
 #include "util/log.h"
@@ -44,9 +43,6 @@ std::size_t first_free(const uverbs::Device& device) {
   while (!device.is_gid_free(at)) ++at;
   return at;
 }
-
-/// Whether an address of a device is one of the host's interface, and not of the hub only.
-bool is_of_host(const driver::Gid& gid) { return !is_process(gid) && !gid.is_link_local(); }
 
 /// The index of the interface that the tree shows for the GIDs.
 unsigned interface_index(const OwnAddresses& addresses) {
@@ -87,29 +83,6 @@ util::Result<void> Card::join() {
   return {};
 }
 
-unsigned Card::station() const {
-  const auto* const its = shared();
-  return its != nullptr ? its->sharing().station : hub::station_of(options_.directory);
-}
-
-/// Without the file of blocks, packets reach the QP by the station.
-driver::Mac Card::mac_of_qp(const driver::Mac& its, std::uint32_t qpn) const {
-  const auto stands_for_all = station();
-  if (stands_for_all == 0 || its != mac_of(stands_for_all)) return its;
-  const auto block = hub::block_of(wire::Qpn(qpn));
-  if (shared() != nullptr && block == shared()->sharing().block) return mac();
-  const auto number = hub::process_of_block(options_.directory, block).value_or(0);
-  return number == 0 ? its : mac_of(number);
-}
-
-bool Card::is_shared(const driver::Gid& gid) const {
-  const auto number = station();
-  if (number == 0) return false;
-  if (has_address(gid)) return shared() != nullptr && is_of_host(gid);
-  const auto known = neighbours_->find(gid);
-  return known && *known == mac_of(number);
-}
-
 /// Makes the ports between the device and its switch. Returns the device's.
 fabric::Port& Card::make_ports() {
   device_port_ = switch_.create_port("device");
@@ -122,21 +95,17 @@ fabric::Port& Card::make_ports() {
   if (faults_ != nullptr) below = &faults_->port();
   neighbours_ = std::make_unique<hub::Neighbours>(*below, mac());
   services_ = std::make_unique<hub::ServiceFinder>(*neighbours_, mac(), options_.owner_of);
-  below = services_.get();
-  if (shared() != nullptr) {
-    const auto its = mac_of(shared()->sharing().station);
-    neighbours_->set_station(its, is_of_host);
-    shared_port_ = std::make_unique<SharedPort>(
-        *below,
-        SharedPort::Options{.station = its, .own = mac(), .block = shared()->sharing().block});
-    below = shared_port_.get();
-  }
-  fault_port_ = std::make_unique<FaultPort>(*below);
+  routes_ = std::make_unique<SharedRoutes>(SharedRoutes::Parts{.directory = options_.directory,
+                                                               .link = *link_,
+                                                               .neighbours = *neighbours_,
+                                                               .own = addresses_});
+  fault_port_ = std::make_unique<FaultPort>(routes_->make_port(*services_));
   return *fault_port_;
 }
 
 util::Result<void> Card::set_up() {
-  const bool has_share = shared() != nullptr || !names_interface(options_.address);
+  const auto* const shared = link_->shared();
+  const bool has_share = shared != nullptr || !names_interface(options_.address);
   addresses_ = OwnAddresses::take(options_.directory, link_->number(),
                                   has_share ? options_.address : std::string());
   interface_mtu_ = options_.read_mtu(interface_index(addresses_));
@@ -145,8 +114,8 @@ util::Result<void> Card::set_up() {
   options.mac = mac();
   options.node_guid = options.mac.to_u64();
   options.ack_timeout_min = kAckTimeoutMin;
-  if (shared() != nullptr) {
-    options.queue_numbers = {.first = hub::first_number_of(shared()->sharing().block),
+  if (shared != nullptr) {
+    options.queue_numbers = {.first = hub::first_number_of(shared->sharing().block),
                              .count = hub::kNumbersOfBlock};
   }
   model_ = std::make_unique<connectx::Device>(std::move(options), make_ports());
@@ -164,23 +133,24 @@ util::Result<void> Card::set_up() {
   if (!hca) return tl::unexpected(hca.error());
   hca_ = *std::move(hca);
   auto device = uverbs::Device::create(
-      *hca_, {.gids = gids_of(mac(), addresses_.all()),
-              .node_guid = node_guid(),
-              .interface_index = interface_index(addresses_),
-              .interface_mtu = [this] { return interface_mtu_; },
-              .find_mac = [this](const auto& to, auto& its) { return find_present(to, its); },
-              .ask_for_mac =
-                  [this](const auto& to, auto&) {
-                    (void)options_.want_mac(to);
-                    return false;
-                  },
-              .mac_of_qp = [this](const auto& its, auto qpn) { return mac_of_qp(its, qpn); }});
+      *hca_,
+      {.gids = gids_of(mac(), addresses_.all()),
+       .node_guid = node_guid(),
+       .interface_index = interface_index(addresses_),
+       .interface_mtu = [this] { return interface_mtu_; },
+       .find_mac = [this](const auto& to, auto& its) { return find_present(to, its); },
+       .ask_for_mac =
+           [this](const auto& to, auto&) {
+             (void)options_.want_mac(to);
+             return false;
+           },
+       .mac_of_qp = [this](const auto& its, auto qpn) { return routes_->mac_of_qp(its, qpn); }});
   if (!device) return tl::unexpected(device.error());
   device_ = *std::move(device);
   counters_ =
       std::make_unique<RunCounters>(options_.directory, fmt::format("mlx5_{}", options_.number));
   tell_neighbours();
-  if (shared() != nullptr) {
+  if (shared != nullptr) {
     machines_.reach(switch_, mac(), addresses_, fmt::format("mlx5_{}", options_.number),
                     options_.address, options_.clock, *link_);
   }
@@ -239,7 +209,7 @@ bool Card::has_address(const driver::Gid& gid) const { return holds(addresses_.a
 
 bool Card::find_mac(const driver::Gid& to, driver::Mac& its) const {
   if (has_address(to)) {
-    its = shared() != nullptr && is_of_host(to) ? mac_of(shared()->sharing().station) : mac();
+    its = routes_->mac_of_own(to);
     return true;
   }
   const auto known = neighbours_->find(to);

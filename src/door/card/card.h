@@ -16,7 +16,7 @@
 #include "door/card/on_demand_memory.h"
 #include "door/card/own_address.h"
 #include "door/card/run_counters.h"
-#include "door/card/shared_port.h"
+#include "door/card/shared_routes.h"
 #include "driver/connectx/hca.h"
 #include "driver/in_process_host.h"
 #include "fabric/switch.h"
@@ -83,10 +83,8 @@ class Card {
   int wake() const { return link_->wake(); }
   /// The device's way to other machines.
   const Machines& machines() const { return machines_; }
-  /// The addresses that the device shares with those of other processes; null: none.
-  hub::SharedAddresses* shared() const { return link_->shared(); }
-  /// Whether the device's network knows the address as one that processes share.
-  bool is_shared(const driver::Gid& gid) const;
+  /// How its packets reach addresses that several processes have.
+  const SharedRoutes& shared_routes() const { return *routes_; }
 
   /// The MAC of its own address, or of one in its neighbor table. False: it knows none.
   bool find_mac(const driver::Gid& to, driver::Mac& mac) const;
@@ -126,10 +124,6 @@ class Card {
   util::Time run_as_far_as_there_is_room(util::Time now);
   void tell_neighbours();
   driver::Mac mac() const;
-  /// The number of the station of shared addresses; 0: there is none.
-  unsigned station() const;
-  /// The MAC to which packets for a QP go, if its address has this one.
-  driver::Mac mac_of_qp(const driver::Mac& mac, std::uint32_t qpn) const;
 
   const Options options_;
   OwnAddresses addresses_;
@@ -139,7 +133,7 @@ class Card {
   std::unique_ptr<LinkFaults> faults_;  ///< null: there are none
   std::unique_ptr<hub::Neighbours> neighbours_;
   std::unique_ptr<hub::ServiceFinder> services_;
-  std::unique_ptr<SharedPort> shared_port_;  ///< null: it shares no addresses
+  std::unique_ptr<SharedRoutes> routes_;
   std::unique_ptr<FaultPort> fault_port_;
   std::unique_ptr<hub::Uplink> link_;
   Machines machines_;

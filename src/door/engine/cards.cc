@@ -92,7 +92,8 @@ bool Cards::is_gone(const driver::Gid& peer, std::uint32_t number) const {
   // no format: a range of numbers
   const auto block = static_cast<hub::RoceBlock>(number >> kBlockShift);
   bool is_shared = false;
-  for_each([&](const Card& card) { is_shared = is_shared || card.is_shared(peer); });
+  for_each(
+      [&](const Card& card) { is_shared = is_shared || card.shared_routes().is_shared(peer); });
   return is_shared && hub::process_of_block(options_.directory, block) == 0u;
 }
 

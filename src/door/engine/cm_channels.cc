@@ -51,7 +51,8 @@ hub::CmService service_at(const rdma_cm::ListenerService& listener) {
 
 void unlisten(const rdma_cm::ListenerService& listener, std::span<Card* const> its) {
   for (const auto* const card : its) {
-    if (card->shared() != nullptr) card->shared()->unlisten(service_at(listener));
+    auto* const its = card->shared_routes().addresses();
+    if (its != nullptr) its->unlisten(service_at(listener));
   }
 }
 
@@ -60,7 +61,8 @@ void register_listeners(rdma_cm::Options& options, std::vector<Card*> cards) {
   options.on_listen = [cards](const rdma_cm::ListenerService& one) {
     const auto its = cards_of(one, cards);
     const auto is_heard = [&](const Card* card) {
-      return card->shared() == nullptr || card->shared()->listen(service_at(one));
+      auto* const its = card->shared_routes().addresses();
+      return its == nullptr || its->listen(service_at(one));
     };
     if (std::ranges::all_of(its, is_heard)) return true;
     unlisten(one, its);
@@ -102,7 +104,7 @@ util::Result<void> CmChannels::set_up() {
   std::vector<rdma_cm::Manager::Port> ports;
   std::vector<Card*> cards;
   cards_.for_each([&](Card& card) {
-    const auto* const shared = card.shared();
+    const auto* const shared = card.shared_routes().addresses();
     ports.push_back({card.device(), card.node_guid(),
                      shared == nullptr ? hub::RoceBlock{0} : shared->sharing().block});
     cards.push_back(&card);
