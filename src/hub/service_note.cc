@@ -22,14 +22,14 @@ struct Layout {
 };
 
 constexpr std::size_t kHead = EthernetLayout::kSize + kOurs.size();
-constexpr std::size_t kSize = kHead + Layout::kSize;
-static_assert(kSize <= wire::Ethernet::kFrameMin);
+constexpr std::size_t kNoteSize = kHead + Layout::kSize;
+static_assert(kNoteSize <= wire::Ethernet::kFrameMin);
 
 }  // namespace
 
 std::optional<ServiceNote> ServiceNote::parse(const wire::Frame& frame) {
-  if (frame.size() < kSize) return std::nullopt;
-  std::array<std::byte, kSize> bytes;
+  if (frame.size() < kNoteSize) return std::nullopt;
+  std::array<std::byte, kNoteSize> bytes;
   frame.copy_range(0, bytes);
   const wire::EthernetView header(bytes);
   const auto ours = std::as_bytes(std::span(kOurs));

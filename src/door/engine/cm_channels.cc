@@ -51,8 +51,8 @@ hub::CmService service_at(const rdma_cm::ListenerService& listener) {
 
 void unlisten(const rdma_cm::ListenerService& listener, std::span<Card* const> its) {
   for (const auto* const card : its) {
-    auto* const its = card->shared_routes().addresses();
-    if (its != nullptr) its->unlisten(service_at(listener));
+    auto* const shared = card->shared_routes().addresses();
+    if (shared != nullptr) shared->unlisten(service_at(listener));
   }
 }
 
@@ -61,8 +61,8 @@ void register_listeners(rdma_cm::Options& options, std::vector<Card*> cards) {
   options.on_listen = [cards](const rdma_cm::ListenerService& one) {
     const auto its = cards_of(one, cards);
     const auto is_heard = [&](const Card* card) {
-      auto* const its = card->shared_routes().addresses();
-      return its == nullptr || its->listen(service_at(one));
+      auto* const shared = card->shared_routes().addresses();
+      return shared == nullptr || shared->listen(service_at(one));
     };
     if (std::ranges::all_of(its, is_heard)) return true;
     unlisten(one, its);
