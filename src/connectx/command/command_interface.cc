@@ -57,6 +57,14 @@ void CommandInterface::write_init_segment(std::uint64_t offset, std::span<const 
   if (effects.nic_interface_changed) {
     quiesce_ = init_segment_.nic_interface() != InitSegment::NicInterface::FULL_DRIVER;
   }
+  if (effects.reset) {
+    device_.notes().info("software reset");
+    device_.health().clear();
+    posted_count_ = 0;
+    posted_mask_ = 0;
+    held_.fill(0);
+    quiesce_ = true;
+  }
   if (auto* trace = device_.trace(); trace != nullptr && effects.doorbells != 0) {
     trace->note(util::TraceStep::kCommandDoorbell, {}, {{"vector", effects.doorbells}});
   }

@@ -31,6 +31,7 @@ InitSegment::InitSegment(const Model& model) {
   image_.set(InitLayout::cmd_interface_rev, kCommandInterfaceRevision);
   image_.set(InitLayout::log_cmdq_size, kLogQueueSize);
   image_.set(InitLayout::log_cmdq_stride, kLogStride);
+  image_.set(InitLayout::fw_reset_supported, 1);
   // All ones here would mean that the device has dropped off the bus.
   const auto health = image_.sub(InitLayout::health_buffer);
   health.set(HealthBuffer::fw_version_major, model.firmware_major);
@@ -100,6 +101,11 @@ void InitSegment::write_address_low(std::uint32_t value, Effects& effects) {
     has_queue_ = true;
   }
   high_written_ = false;
+  if (nic_interface() == NicInterface::SW_RESET) {
+    // The reset takes no time. At its end the interface is disabled.
+    image_.set(InitLayout::nic_interface, static_cast<std::uint32_t>(NicInterface::DISABLED));
+    effects.reset = true;
+  }
   if (nic_interface() != old_interface) effects.nic_interface_changed = true;
 }
 

@@ -37,6 +37,7 @@ class InitSegment {
   struct Effects {
     bool new_queue = false;  ///< the driver starts again, with the queue at queue_address()
     bool nic_interface_changed = false;
+    bool reset = false;           ///< the driver has asked for a software reset
     std::uint32_t doorbells = 0;  ///< bit n: slot n was posted
   };
   Effects write(std::uint64_t offset, std::span<const std::byte> in);

@@ -95,11 +95,31 @@ TEST_F(DeviceFaults, ABrokenDeviceEndsNoCommandUntilADriverStartsAgain) {
   post(0);
   EXPECT_FALSE(is_done(0));
   EXPECT_GT(host.device.run(host.now), host.now) << "it waits for its driver, and not in a loop";
-  EXPECT_EQ(host.read32(0x1FC), 0u) << "a driver may start again";
+  EXPECT_EQ(host.read32(0x1FC) >> 31, 0u) << "a driver may start again";
   host.initialize();
   EXPECT_EQ(health(), 0u);
   EXPECT_FALSE(asks_for_recovery());
   EXPECT_TRUE(counter_moves());
+  EXPECT_TRUE(query_pages().ok());
+}
+
+// Linux recovers so (mlx5 health): it asks for the reset, waits until the interface is disabled, and
+// then for a counter that moves.
+TEST_F(DeviceFaults, ASoftwareResetEndsAnInternalError) {
+  EXPECT_EQ(host.read32(0x1FC) >> 30, 1u) << "the reset is offered, and the device is ready";
+  rules.add("do=internal-error");
+  post(0);
+  EXPECT_FALSE(is_done(0));
+  constexpr auto kInterface = s::init_segment::nic_interface.kOffset;
+  const auto low = host.read32(kInterface);
+  host.write32(kInterface, low | 0x700);
+  EXPECT_EQ(host.read32(kInterface), low | 0x100) << "disabled";
+  EXPECT_EQ(health(), 0u);
+  EXPECT_FALSE(asks_for_recovery());
+  EXPECT_TRUE(counter_moves());
+  host.run();
+  EXPECT_FALSE(is_done(0)) << "the driver has given its commands up";
+  host.initialize();
   EXPECT_TRUE(query_pages().ok());
 }
 
