@@ -14,23 +14,24 @@ namespace {
 
 using wire::MacAddress;
 
-constexpr std::uint16_t kTcp = 0x0106;
+constexpr std::uint16_t kTcpSpace = 0x0106;
 
-Service service(std::uint16_t port) {
-  return {.machine = wire::Gid::from_ipv4(0x0a09'0002), .port_space = kTcp, .port = port};
+Service service_of_port(std::uint16_t port) {
+  return {.machine = wire::Gid::from_ipv4(0x0a09'0002), .port_space = kTcpSpace, .port = port};
 }
-wire::Gid address(std::uint32_t last) { return wire::Gid::from_ipv4(0xc612'0000 + last); }
+wire::Gid address_of_holder(std::uint32_t last) { return wire::Gid::from_ipv4(0xc612'0000 + last); }
 
 /// A process that has the port whose number is its own.
-struct Process {
-  Process(fabric::Switch& network, std::uint16_t number)
+struct ServiceHolder {
+  ServiceHolder(fabric::Switch& network, std::uint16_t number)
       : port(network.create_port("process")),
         finder(*port, MacAddress::from_u64(number), [number](const Service& asked) {
-          return asked == service(number) ? std::optional(address(number)) : std::nullopt;
+          return asked == service_of_port(number) ? std::optional(address_of_holder(number))
+                                                  : std::nullopt;
         }) {
     finder.set_receiver(&device);
   }
-  ~Process() { finder.set_receiver(nullptr); }
+  ~ServiceHolder() { finder.set_receiver(nullptr); }
 
   fabric::Recorder device;
   std::unique_ptr<fabric::Port> port;
@@ -49,24 +50,24 @@ class ServiceFinderTest : public testing::Test {
   }
 
   fabric::Switch network_;
-  Process one_{network_, 1}, two_{network_, 2}, three_{network_, 3};
+  ServiceHolder one_{network_, 1}, two_{network_, 2}, three_{network_, 3};
 };
 
 TEST_F(ServiceFinderTest, TheProcessThatHasThePortAnswers) {
-  one_.finder.ask(service(2));
-  EXPECT_FALSE(one_.finder.find(service(2)));
+  one_.finder.ask(service_of_port(2));
+  EXPECT_FALSE(one_.finder.find(service_of_port(2)));
   deliver();
-  EXPECT_EQ(one_.finder.find(service(2)), address(2));
-  one_.finder.ask(service(4));
+  EXPECT_EQ(one_.finder.find(service_of_port(2)), address_of_holder(2));
+  one_.finder.ask(service_of_port(4));
   deliver();
-  EXPECT_FALSE(one_.finder.find(service(4)));
+  EXPECT_FALSE(one_.finder.find(service_of_port(4)));
   EXPECT_TRUE(two_.device.texts.empty()) << "the device receives no notes";
-  one_.finder.forget(service(2));
-  EXPECT_FALSE(one_.finder.find(service(2)));
+  one_.finder.forget(service_of_port(2));
+  EXPECT_FALSE(one_.finder.find(service_of_port(2)));
 }
 
 TEST_F(ServiceFinderTest, AnotherMachineOrPortSpaceIsAnotherService) {
-  auto elsewhere = service(2), datagrams = service(2);
+  auto elsewhere = service_of_port(2), datagrams = service_of_port(2);
   elsewhere.machine = wire::Gid::from_ipv4(0x0a09'0003);
   datagrams.port_space = 0x0111;
   one_.finder.ask(elsewhere);
@@ -80,21 +81,21 @@ TEST_F(ServiceFinderTest, AnAnswerThatWasNotAskedForIsIgnoredAndTheFirstOneCount
   ServiceNote answer{.to = MacAddress::from_u64(1),
                      .from = MacAddress::from_u64(3),
                      .kind = ServiceNote::Kind::kAnswer,
-                     .service = service(2),
-                     .owner = address(3)};
+                     .service = service_of_port(2),
+                     .owner = address_of_holder(3)};
   say(answer);
-  EXPECT_FALSE(one_.finder.find(service(2)));
-  one_.finder.ask(service(2));
+  EXPECT_FALSE(one_.finder.find(service_of_port(2)));
+  one_.finder.ask(service_of_port(2));
   deliver();
   say(answer);
-  EXPECT_EQ(one_.finder.find(service(2)), address(2));
+  EXPECT_EQ(one_.finder.find(service_of_port(2)), address_of_holder(2));
 }
 
 TEST_F(ServiceFinderTest, ANoteFromAGroupIsNotAnswered) {
   say({.to = MacAddress::from_u64(2),
        .from = MacAddress::broadcast(),
        .kind = ServiceNote::Kind::kQuestion,
-       .service = service(2)});
+       .service = service_of_port(2)});
   EXPECT_TRUE(one_.device.texts.empty());
   EXPECT_TRUE(two_.device.texts.empty());
   EXPECT_TRUE(three_.device.texts.empty());
@@ -115,11 +116,12 @@ TEST_F(ServiceFinderTest, FramesOfOtherExperimentsReachTheDevice) {
 
 TEST_F(ServiceFinderTest, TheNumberOfQuestionsIsBounded) {
   for (std::uint16_t port = 100; port != 100 + ServiceFinder::kMax; ++port) {
-    one_.finder.ask(service(port));
+    one_.finder.ask(service_of_port(port));
   }
-  one_.finder.ask(service(2));
+  one_.finder.ask(service_of_port(2));
   deliver();
-  EXPECT_EQ(one_.finder.find(service(2)), address(2)) << "a new one takes the place of another";
+  EXPECT_EQ(one_.finder.find(service_of_port(2)), address_of_holder(2))
+      << "a new one takes the place of another";
   EXPECT_EQ(one_.finder.count(), ServiceFinder::kMax);
 }
 
