@@ -130,7 +130,11 @@ unsigned EventLoop::run_once(util::Time until) {
   budget_ = util::WorkBudget(kTurnWork);
   if (noticed_.load(std::memory_order_relaxed)) call_notices();
   unsigned called = 0;
-  while (next_event_ != end_event_ && !budget_.spent()) called += call(events_[next_event_++]);
+  // One event in any case: notices that always find work would shut out all events.
+  const int first = next_event_;
+  while (next_event_ != end_event_ && (next_event_ == first || !budget_.spent())) {
+    called += call(events_[next_event_++]);
+  }
   return called;
 }
 

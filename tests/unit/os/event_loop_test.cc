@@ -175,6 +175,32 @@ TEST_F(EventLoopTest, ANoticeThatRaisesItselfIsCalledInTheNextTurn) {
   EXPECT_EQ(calls, 3u);
 }
 
+// A flood that a notice works off must not shut out new connections and timers.
+TEST_F(EventLoopTest, ANoticeThatAlwaysSpendsTheBudgetLeavesATurnForEachEvent) {
+  os::EventLoop::Notice* self = nullptr;
+  os::EventLoop::Notice notice(*loop_, [&] {
+    loop_->budget().charge(2 * os::EventLoop::kTurnWork);
+    self->raise();
+  });
+  self = &notice;
+  notice.raise();
+  std::vector<UniqueFd> fds;
+  unsigned calls = 0;
+  for (int i = 0; i != 3; ++i) {
+    fds.push_back(event());
+    signal(fds.back());
+    const int fd = fds.back().get();
+    ASSERT_TRUE(loop_->add(fd, EPOLLIN, [&, fd](std::uint32_t) {
+      ++calls;
+      loop_->remove(fd);
+    }));
+  }
+  for (unsigned turn = 1; turn <= 3; ++turn) {
+    loop_->run_once(kNow);
+    EXPECT_EQ(calls, turn);
+  }
+}
+
 TEST_F(EventLoopTest, ANoticeOfAnotherThreadEndsAWait) {
   bool called = false;
   os::EventLoop::Notice notice(*loop_, [&] { called = true; });
