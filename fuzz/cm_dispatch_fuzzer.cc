@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -25,6 +26,7 @@ using fuzz::Script;
 using hub::CmDispatch;
 using hub::RoceBlock;
 
+const wire::Gid kOwn = wire::Gid::from_ipv4(198, 51, 100, 1);
 constexpr CmDispatch::Options kOptions{
     .listeners_max = 4,
     .requests_max = 8,
@@ -51,9 +53,8 @@ class World {
       case kUnlisten: {
         const auto block = block_of(script);
         const auto service = script.byte() % 16;
-        dispatch_.unlisten(block, service, now_);
-        const auto at = listeners_.find(service);
-        if (at != listeners_.end() && at->second == block) listeners_.erase(at);
+        dispatch_.unlisten(block, service_of(service), now_);
+        listeners_[service].erase(block);
         return;
       }
       case kJoin: {
@@ -65,7 +66,7 @@ class World {
         const auto block = block_of(script);
         std::erase(members_, block);
         dispatch_.forget(block);
-        std::erase_if(listeners_, [block](const auto& one) { return one.second == block; });
+        for (auto& [service, blocks] : listeners_) blocks.erase(block);
         return;
       }
       case kTime:
@@ -92,12 +93,12 @@ class World {
     return static_cast<RoceBlock>(1 + script.byte() % 8);
   }
 
+  static hub::CmService service_of(std::uint64_t service) {
+    return {.id = service, .address = hub::CmService::all()};
+  }
+
   void listen(RoceBlock block, std::uint64_t service) {
-    const auto at = listeners_.find(service);
-    const bool is_anothers = at != listeners_.end() && at->second != block;
-    const bool listens = dispatch_.listen(block, service, now_);
-    check(!listens || !is_anothers);
-    if (listens) listeners_[service] = block;
+    if (dispatch_.listen(block, service_of(service), now_)) listeners_[service].insert(block);
   }
 
   static hub::CmPacket message(Script& script) {
@@ -112,7 +113,7 @@ class World {
   void send(std::span<const std::byte> packet, std::uint8_t peer) {
     const auto from = wire::Gid::from_ipv4(192, 0, 2, peer);
     const auto before = dispatch_.counters();
-    const auto to = dispatch_.route(from, packet, members_, now_);
+    const auto to = dispatch_.route({.from = from, .to = kOwn}, packet, members_, now_);
     const auto& after = dispatch_.counters();
     check(total(after) == total(before) + 1);
     check(to.has_value() == (after.forwarded == before.forwarded + 1));
@@ -121,10 +122,10 @@ class World {
     const auto read = hub::CmMessage::parse(packet);
     check(read.has_value());
     if (!read->is_request() || after.duplicates != before.duplicates) return;
-    const auto at = listeners_.find(read->service);
-    const bool is_heard =
-        at != listeners_.end() && std::ranges::find(members_, at->second) != members_.end();
-    if (is_heard) check(*to == at->second && after.unexpected == before.unexpected);
+    const auto& blocks = listeners_[read->service];
+    const bool is_heard = std::ranges::any_of(
+        members_, [&blocks](RoceBlock member) { return blocks.contains(member); });
+    if (is_heard) check(blocks.contains(*to) && after.unexpected == before.unexpected);
   }
 
   static std::uint64_t total(const CmDispatch::Counters& counters) {
@@ -139,7 +140,8 @@ class World {
   CmDispatch dispatch_{kOptions};
   util::Time now_{std::chrono::hours(1)};
   std::vector<RoceBlock> members_;
-  std::map<std::uint64_t, RoceBlock> listeners_;  ///< those that have not closed, by service
+  /// Those that have not closed, by service.
+  std::map<std::uint64_t, std::set<RoceBlock>> listeners_;
 };
 
 }  // namespace

@@ -84,7 +84,9 @@ class World {
          .is_local = [](const SocketAddress& address) { return address.gid() != kGuest; },
          .ask = [](const driver::Gid&) {},
          .path_mtu = [](const driver::Gid& gid) -> std::uint8_t { return gid == kGuest ? 3 : 5; },
-         .is_gone = [this](const driver::Gid& gid) { return peer_is_gone_ && gid == kGuest; }});
+         .is_gone = {.address =
+                         [this](const driver::Gid& gid) { return peer_is_gone_ && gid == kGuest; },
+                     .number = {}}});
     open();
   }
   ~World() { program_.network().set_tap(nullptr); }

@@ -80,23 +80,21 @@ void CmDispatch::remember(const RequestKey& key, const Request& request) {
   request_order_.pop_front();
 }
 
-/// The first of the processes that listen; else the last of those that may listen again. 0: none.
-RoceBlock CmDispatch::find_listener(const CmService& service, Members members,
-                                    util::Time now) const {
+/// The first of the processes that listen, or the last of those that may listen again. 0: none.
+RoceBlock CmDispatch::find_listener(const CmService& service, Members members, util::Time now,
+                                    bool lives) const {
   const ListenerKey* found = nullptr;
   const Listener* best = nullptr;
-  const auto is_better = [&best](const Listener& one) {
-    if (best == nullptr) return true;
-    const bool lives = one.until == util::kNever, best_lives = best->until == util::kNever;
-    if (lives != best_lives) return lives;
-    return lives ? one.since < best->since : one.until > best->until;
-  };
   for (auto at = listeners_.lower_bound({.service = service});
        at != listeners_.end() && at->first.service == service; ++at) {
-    if (at->second.until <= now || !contains(members, at->first.block)) continue;
-    if (!is_better(at->second)) continue;
+    const auto& one = at->second;
+    if ((one.until == util::kNever) != lives || one.until <= now) continue;
+    if (!contains(members, at->first.block)) continue;
+    const bool is_better =
+        best == nullptr || (lives ? one.since < best->since : one.until > best->until);
+    if (!is_better) continue;
     found = &at->first;
-    best = &at->second;
+    best = &one;
   }
   return found == nullptr ? RoceBlock{0} : found->block;
 }
@@ -104,9 +102,11 @@ RoceBlock CmDispatch::find_listener(const CmService& service, Members members,
 RoceBlock CmDispatch::find_listener(std::uint64_t id, const wire::Gid& to, Members members,
                                     util::Time now) const {
   const auto family = to.is_ipv4() ? CmService::all_ipv4() : CmService::all_ipv6();
-  for (const auto& address : {to, family, CmService::all()}) {
-    const auto block = find_listener(CmService{.id = id, .address = address}, members, now);
-    if (block != 0) return block;
+  for (const bool lives : {true, false}) {
+    for (const auto& address : {to, family, CmService::all()}) {
+      const CmService service{.id = id, .address = address};
+      if (const auto block = find_listener(service, members, now, lives); block != 0) return block;
+    }
   }
   return 0;
 }

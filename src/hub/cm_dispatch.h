@@ -137,7 +137,8 @@ class CmDispatch {
                              util::Time now);
   RoceBlock find_listener(std::uint64_t id, const wire::Gid& to, Members members,
                           util::Time now) const;
-  RoceBlock find_listener(const CmService& service, Members members, util::Time now) const;
+  RoceBlock find_listener(const CmService& service, Members members, util::Time now,
+                          bool lives) const;
   const Request* find_request(const RequestKey& key, util::Time now) const;
   void remember(const RequestKey& key, const Request& request);
   void drop_ended(RoceBlock block);

@@ -63,7 +63,11 @@ util::Result<Sharing> share(const Joined& joined) {
 
 void SharedAddresses::set_addresses(std::span<const wire::Gid> addresses) {
   for (auto& [address, place] : places_) {
-    place.is_wanted = std::ranges::find(addresses, address) != addresses.end();
+    const bool is_back =
+        !std::exchange(place.is_wanted, std::ranges::find(addresses, address) != addresses.end()) &&
+        place.is_wanted;
+    // Its user has closed the socket, and the hub does not know yet that it was left.
+    if (is_back && place.state == State::kGranted && !place.socket) place.state = State::kNew;
   }
   for (const auto& address : addresses) places_.try_emplace(address);
   has_requests_ = true;  // also those whose pause is over

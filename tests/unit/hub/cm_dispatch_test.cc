@@ -154,6 +154,14 @@ TEST_F(CmDispatchTest, AListenerOfAllAddressesComesAfterThoseOfOne) {
   EXPECT_EQ(route(cm_request(kService, 6), peer, address), 2);
 }
 
+TEST_F(CmDispatchTest, AListenerThatHasEndedComesAfterAllThatLive) {
+  ASSERT_TRUE(dispatch.listen(9, {.id = kService, .address = address}, now));
+  dispatch.unlisten(9, {.id = kService, .address = address}, now);
+  EXPECT_EQ(route(cm_request(kService, 1), peer, address), 9);
+  ASSERT_TRUE(dispatch.listen(2, at_all(kService), now));
+  EXPECT_EQ(route(cm_request(kService, 2), peer, address), 2);
+}
+
 TEST_F(CmDispatchTest, AListenerThatReturnsIsThereForGood) {
   ASSERT_TRUE(dispatch.listen(9, at_all(kService), now));
   dispatch.unlisten(9, at_all(kService), now);

@@ -122,6 +122,18 @@ TEST_F(SharedAddressesTest, AnAddressThatVanishesIsLeft) {
   EXPECT_TRUE(has_socket(kFirstShared)) << "another socket";
 }
 
+TEST_F(SharedAddressesTest, AnAddressThatIsBackBeforeItWasLeftGetsItsSocketAgain) {
+  set({kFirstShared});
+  EXPECT_THAT(said(), ElementsAre("j1"));
+  grant();
+  EXPECT_TRUE(has_socket(kFirstShared));
+  set({});
+  set({kFirstShared});
+  EXPECT_THAT(said(), ElementsAre("j1"));
+  grant();
+  EXPECT_TRUE(has_socket(kFirstShared));
+}
+
 TEST_F(SharedAddressesTest, AnAddressThatVanishesBeforeItsAnswerIsLeftAfterIt) {
   set({kFirstShared});
   EXPECT_THAT(said(), ElementsAre("j1"));
