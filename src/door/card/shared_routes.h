@@ -41,6 +41,8 @@ class SharedRoutes {
 
  private:
   driver::Mac mac() const;
+  /// Whether the device shares its own address `gid` with other processes.
+  bool shares(const driver::Gid& gid) const;
   /// The number of the station of shared addresses; 0: there is none.
   unsigned station() const;
 

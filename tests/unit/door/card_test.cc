@@ -202,10 +202,10 @@ class SharedCardTest : public CardTest {
     return make([this] { return now_; });
   }
   static driver::Mac station_of(const Card& card) {
-    return mac_of(card.shared()->sharing().station);
+    return mac_of(card.shared_routes().addresses()->sharing().station);
   }
   static std::uint32_t qpn_of(const Card& card) {
-    return std::uint32_t{card.shared()->sharing().block} << 16 | 0x123;
+    return std::uint32_t{card.shared_routes().addresses()->sharing().block} << 16 | 0x123;
   }
   static unsigned sockets(const Card& card) {
     unsigned count = 0;
@@ -251,8 +251,8 @@ class SharedCardTest : public CardTest {
 TEST_F(SharedCardTest, DevicesOfOneAddressHaveSocketsAndBlocks) {
   const auto a = make_shared(), b = make_shared();
   ASSERT_TRUE(a && b);
-  EXPECT_EQ(a->shared()->sharing().block, 1);
-  EXPECT_EQ(b->shared()->sharing().block, 2);
+  EXPECT_EQ(a->shared_routes().addresses()->sharing().block, 1);
+  EXPECT_EQ(b->shared_routes().addresses()->sharing().block, 2);
   EXPECT_TRUE(a->has_address(kAddress));
   EXPECT_TRUE(b->has_address(kAddress));
   EXPECT_EQ(sockets(*a), 1u);
@@ -283,12 +283,12 @@ TEST_F(SharedCardTest, PacketsForAQpGoToItsDevice) {
 TEST_F(SharedCardTest, AnotherDeviceResolvesTheAddressToTheStation) {
   const auto a = make_shared(), b = make_shared(), c = make_other();
   ASSERT_TRUE(a && b && c);
-  EXPECT_FALSE(c->is_shared(kAddress));
+  EXPECT_FALSE(c->shared_routes().is_shared(kAddress));
   c->ask(kAddress);
   turn(*a, *b, *c);
   EXPECT_EQ(mac_to(*c, kAddress), station_of(*a));
-  EXPECT_TRUE(c->is_shared(kAddress));
-  EXPECT_TRUE(a->is_shared(kAddress));
+  EXPECT_TRUE(c->shared_routes().is_shared(kAddress));
+  EXPECT_TRUE(a->shared_routes().is_shared(kAddress));
 }
 
 // Any of them may have asked.
@@ -348,7 +348,7 @@ TEST_F(SharedCardTest, WithoutABlockADeviceHasNoneOfTheAddresses) {
   const auto a = make_shared();
   util::set_log_sink(nullptr);
   ASSERT_TRUE(a);
-  EXPECT_EQ(a->shared(), nullptr);
+  EXPECT_EQ(a->shared_routes().addresses(), nullptr);
   EXPECT_FALSE(a->has_address(kAddress));
   EXPECT_EQ(sockets(*a), 0u);
 }
