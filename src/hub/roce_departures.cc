@@ -7,6 +7,7 @@
 #include <cassert>
 #include <cstring>
 
+#include "wire/bth.h"
 #include "wire/ib_header.h"
 
 namespace softhca::hub {
@@ -22,6 +23,13 @@ void put_control(std::byte* at, int level, int type, T value) {
   const cmsghdr header{.cmsg_len = CMSG_LEN(sizeof value), .cmsg_level = level, .cmsg_type = type};
   std::memcpy(at, &header, sizeof header);
   std::memcpy(at + CMSG_LEN(0), &value, sizeof value);
+}
+
+/// The BTH is at the beginning of the first piece.
+bool is_for_gsi(const wire::RoceDatagram& packet) {
+  const auto head = packet.pieces().front();
+  return head.size() >= wire::BthLayout::kSize &&
+         wire::Bth::parse(wire::BthView(head)).dest_qp == wire::kGsiQpn;
 }
 
 }  // namespace
@@ -73,6 +81,7 @@ void RoceDepartures::end(const wire::RoceDatagram& first, std::size_t end) {
 void RoceDepartures::make(std::span<const wire::RoceDatagram> packets, bool batches) {
   assert(packets.size() <= kPacketsMax);
   count_ = pieces_ = firsts_[0] = 0;
+  begins_with_gsi_ = !packets.empty() && is_for_gsi(packets.front());
   for (std::size_t i = 0; i != packets.size();) {
     const auto& first = packets[i];
     begin(first, i);

@@ -30,6 +30,8 @@ class RoceDepartures {
   /// Bytes of a message.
   std::size_t bytes(std::size_t at) const { return bytes_[at]; }
   bool has_batch() const { return count_ != firsts_[count_]; }
+  /// Whether the first packet is for QP1. @pre count() != 0
+  bool begins_with_gsi() const { return begins_with_gsi_; }
 
  private:
   /// Traffic class, hop limit and the length of a part.
@@ -39,6 +41,7 @@ class RoceDepartures {
   void add(const wire::RoceDatagram& packet);
   void end(const wire::RoceDatagram& first, std::size_t end);
 
+  bool begins_with_gsi_ = false;
   std::size_t count_ = 0;
   std::size_t pieces_ = 0;  ///< of all messages
   std::array<std::size_t, kPacketsMax + 1> firsts_{};

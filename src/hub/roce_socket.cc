@@ -79,10 +79,8 @@ bool set_options(int fd, bool is_ipv4) {
 }
 
 /// Errors of a message with several packets that each of them alone may not have: the kernel, or a
-/// device of the route, cuts no messages.
-bool is_about_batches(int error) {
-  return error == EINVAL || error == EIO || error == EMSGSIZE || error == EOPNOTSUPP;
-}
+/// device of the route, cuts no messages. Before Linux 6.14, EINVAL may also mean EMSGSIZE.
+bool is_about_batches(int error) { return error == EINVAL || error == EIO || error == EMSGSIZE; }
 
 }  // namespace
 
@@ -180,8 +178,13 @@ void RoceSocket::note_error(int error, std::size_t packets) {
 /// Sends messages from number `at` on. Returns sendmmsg()'s result.
 int RoceSocket::send_messages(std::size_t at) {
   const auto messages = departures_->from(at);
-  // The kernel cuts no messages without checksums. The ICRC does not cover it.
-  if (const bool sums = departures_->has_batch(); sums != sums_) set_checksums(sums);
+  // The kernel cuts no messages without checksums. The ICRC does not cover it. Where datagrams are
+  // merged (UDP_GRO), one without a checksum would overtake those with one, so those behind a batch
+  // have one, too. Messages to QP1 never: one that is merged with a packet would take it along to
+  // the hub.
+  const bool sums = departures_->has_batch() || (batched_ && !departures_->begins_with_gsi());
+  batched_ = batched_ || sums;
+  if (sums != sums_) set_checksums(sums);
   return ::sendmmsg(socket_.get(), messages.data(), static_cast<unsigned>(messages.size()),
                     MSG_DONTWAIT);
 }
@@ -205,6 +208,7 @@ void RoceSocket::send(std::span<const wire::RoceDatagram> packets) {
   auto& all = *departures_;
   all.make(packets, batches_);
   std::size_t errors = kErrorsMax;
+  bool refused = false;  // a batch was, but no packet of it for its length
   for (std::size_t at = 0; at != all.count();) {
     if (const int sent = send_messages(at); sent > 0) {
       const auto done = at + static_cast<unsigned>(sent);
@@ -215,17 +219,18 @@ void RoceSocket::send(std::span<const wire::RoceDatagram> packets) {
       errors_left_ |= at != all.count();
     } else if (const int error = errno; !take_errors(errors)) {
       if (all.packets(at) != 1 && is_about_batches(error)) {
-        // EMSGSIZE may be about the packets themselves.
-        batches_ = batches_ && error == EMSGSIZE;
+        refused = error != EMSGSIZE;
         packets = packets.subspan(all.first(at));
         all.make(packets, false);
         at = 0;
         continue;
       }
+      refused = refused && error != EMSGSIZE;
       note_error(error, all.packets(at));
       ++at;
     }
   }
+  if (refused) batches_ = false;
 }
 
 /// Takes at most `most` errors from the queue (IP_RECVERR), and subtracts them. The queue makes
@@ -307,7 +312,8 @@ RoceSocket::Batch RoceSocket::take(std::size_t most) {
   const Batch batch{.first = first, .count = done, .is_full = done == count};
   all.head += batch.count;
   is_quiet_ = done == 0;
-  if (done != 0) packets_per_message_ = 1;
+  // Forgotten slowly: after one short message, many long ones may come.
+  if (done != 0) packets_per_message_ = std::max(packets_per_message_ / 2, std::size_t{1});
   return batch;
 }
 
@@ -339,7 +345,11 @@ RoceSocket::Arrival RoceSocket::arrive(std::size_t slot, std::size_t index) {
       path.hop_limit = static_cast<std::uint8_t>(value);
     }
   }
-  arrival.datagrams = {std::span(all.slots[slot]).first(message.msg_len), part};
+  // Without the option, the kernel says nothing of what it has merged before (set_merging).
+  const std::size_t size = message.msg_len;
+  if (part != 0) last_part_ = part;
+  if (part == 0 && size > wire::DatagramReader::kDatagramMax) part = last_part_;
+  arrival.datagrams = {std::span(all.slots[slot]).first(size), part};
   arrival.count = arrival.datagrams.count();
   packets_per_message_ = std::max(packets_per_message_, arrival.count);
   return arrival;

@@ -159,6 +159,8 @@ class RoceSocket {
   std::unique_ptr<Arrivals> arrivals_;
   std::unique_ptr<RoceDepartures> departures_;
   bool sums_ = false;                    ///< the kernel adds checksums
+  bool batched_ = false;                 ///< a batch was sent
+  std::size_t last_part_ = 0;            ///< bytes of each part of the last merged message
   bool batches_ = true;                  ///< the kernel has not refused them
   std::size_t packets_per_message_ = 1;  ///< most in the messages that came last
   std::uint64_t last_number_ = 0;        ///< of the last frame transmitted

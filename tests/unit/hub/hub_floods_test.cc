@@ -38,7 +38,7 @@ class RoceFloodTest : public testing::Test {
     RoceRefusal refusal;
     a = host.join(17, address, refusal);
     b = host.join(4, address, refusal);
-    EXPECT_TRUE(host.listen(4, kService));
+    EXPECT_TRUE(host.listen(4, CmService{.id = kService, .address = CmService::all()}));
   }
   ~RoceFloodTest() override { util::set_log_sink(nullptr); }
 
@@ -191,7 +191,7 @@ TEST_F(RequestFloodTest, ATurnServesOneLongRequestOfAProcess) {
   }
   ASSERT_EQ(::send(joined.socket.get(), all.data(), all.size(), MSG_NOSIGNAL),
             static_cast<ssize_t>(all.size()));
-  const auto refused = [this] { return hub_->roce_counters().refused; };
+  const auto refused = [this] { return hub_->station().host().counters().refused; };
   unsigned turns = 0;
   for (; refused() != kRequests && turns != 2 * kRequests; ++turns) {
     const auto before = refused();
