@@ -387,8 +387,8 @@ util::Time FaultyLink::next_frame() const {
 
 util::Time FaultyLink::next_event() const {
   if (!active_) return util::kNever;
-  auto next = next_frame();
   const auto now = faults_.now();
+  auto next = unplugs_ && plugged_ == is_down() ? now : next_frame();
   for (const auto& state : rules_) {
     if (!state.down_since) continue;
     const auto edge = next_edge(state.rule(), now - *state.down_since);

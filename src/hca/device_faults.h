@@ -28,6 +28,8 @@ class DeviceFaults {
   void apply_break();
 
  protected:
+  /// The device was reset before it broke.
+  void forget_break() { breaks_by_ = 0; }
   DeviceFaults(pcie::Function& function, util::Notes& notes) : function_(function), notes_(notes) {}
   ~DeviceFaults() = default;
 

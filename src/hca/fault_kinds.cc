@@ -23,7 +23,7 @@ constexpr std::array<FaultKind, 9> kKinds{{
      "the peer: RNR_RETRY_EXC_ERR, or endless retries if rnr_retry is 7"},
     {kStallCq, "stall-cq", "", kTakesCq, false, "a CQE is about to be written",
      "the CQE and those behind it are written when the rule is removed. If more wait than the CQ "
-     "has entries, or 65,536 in the process, the CQ overruns",
+     "has entries, or 65,536 of the process's HCAs of one kind, the CQ overruns",
      "no completion and no event: a timeout; after an overrun, CQ_ERR and the QPs in ERR"},
     {kLoseInterrupt, "lose-interrupt", "", kTakesCq, false,
      "an EQ is about to raise its interrupt; with cq=, for an event of this CQ",
@@ -45,10 +45,8 @@ constexpr std::array<FaultKind, 9> kKinds{{
     {kInternalError, "internal-error", "[,syndrome=SYNDROME]", kTakesCommand | kTakesSyndrome, true,
      "a command is about to be executed; without opcode, nth and every: the rule is added",
      "the health buffer shows the syndrome (FW_INTERNAL_ERR if none is given) and asks for "
-     "recovery, "
-     "the health counter stops, no command ends, and all objects stop. It ends when a driver "
-     "starts "
-     "again",
+     "recovery, the health counter stops, no command ends, and all objects stop. It ends when a "
+     "driver asks for a software reset, or starts again",
      "Linux reports the fatal error within 2 to 3 s, fails its commands, and recovers; "
      "programs "
      "get IBV_EVENT_DEVICE_FATAL"},

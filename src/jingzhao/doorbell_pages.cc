@@ -58,7 +58,7 @@ bool DoorbellPages::arm(Objects& objects, util::WorkBudget& work) {
   auto& keys = *objects.memory_keys;
   std::size_t done = 0;
   while (done != armed_cqs_.size() && !work.spent()) {
-    objects.completion_queues->arm(armed_cqs_[done++]);
+    objects.completion_queues->arm(objects.numbering.cqn(armed_cqs_[done++].value()));
     work.charge(kArmWork);
     charge_memory(keys, work);
   }

@@ -47,6 +47,7 @@ void FaultInjection::end_command() {
 void FaultInjection::reset() {
   failed_ = false;
   held_ = 0;
+  forget_break();
   end_command();
 }
 

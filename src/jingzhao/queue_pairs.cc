@@ -212,7 +212,7 @@ void QueuePairs::remove(QueuePair& qp) {
   flush_poller_.unwatch(qp);
   if (parts_.faults) {
     for (const auto cqn : {qp.send_cqn(), qp.receive_cqn()}) {
-      parts_.completion_queues.drop_held(cqn, qpn);
+      parts_.completion_queues.drop_held(cqn, qp.number());
     }
   }
   transport_.destroy_qp(qp.rdma_qp());

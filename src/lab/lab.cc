@@ -130,7 +130,8 @@ void Lab::add(const std::string& name) {
   node->port = switch_.create_port(label);
   fabric::Port* port = node->port.get();
   if (options_.virtual_time) {
-    node->link = std::make_unique<fabric::FaultyLink>(*port, faults_, label, nodes_.size());
+    node->link =
+        std::make_unique<fabric::FaultyLink>(*port, faults_, label, nodes_.size(), options_.link);
     port = node->link.get();
   }
   const auto mac = wire::MacAddress::from_u64(0x020000000000u + number);

@@ -103,8 +103,8 @@ TEST_F(DeviceFaults, ABrokenDeviceEndsNoCommandUntilADriverStartsAgain) {
   EXPECT_TRUE(query_pages().ok());
 }
 
-// Linux recovers so (mlx5 health): it asks for the reset, waits until the interface is disabled, and
-// then for a counter that moves.
+// Linux recovers so (mlx5 health): it asks for the reset, waits until the interface is disabled,
+// and then for a counter that moves.
 TEST_F(DeviceFaults, ASoftwareResetEndsAnInternalError) {
   EXPECT_EQ(host.read32(0x1FC) >> 30, 1u) << "the reset is offered, and the device is ready";
   rules.add("do=internal-error");

@@ -15,7 +15,6 @@ using spec::jingzhao::next_unit;
 
 namespace {
 
-constexpr std::uint32_t kUnit = next_unit::kSize;
 constexpr unsigned kLogEqs = 5;
 constexpr std::uint64_t kMtts = 1 << 20;
 
@@ -357,7 +356,7 @@ std::optional<AuthorsDriver::Done> AuthorsDriver::poll(Cq& cq) {
     return std::nullopt;
   }
   done.id = queue.ids[slot];
-  if (!done.of_send) std::ranges::fill(queue.slot(slot).first(kUnit), std::byte{0});
+  if (!done.of_send) std::ranges::fill(queue.slot(slot).first(next_unit::kSize), std::byte{0});
   queue.tail +=
       queue.last_done < slot ? slot - queue.last_done : slot + queue.slots - queue.last_done;
   queue.last_done = slot;

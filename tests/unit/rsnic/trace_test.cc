@@ -33,7 +33,7 @@ using util::TraceWriter;
 class TracedWorld {
  public:
   TracedWorld(TraceWriter::Format format, const connectx::DeviceOptions& card)
-      : file_(format), world({}, card, card) {
+      : file_(format), world(card, card) {
     world.a().device->set_trace(a_);
     world.b().device->set_trace(b_);
     world.open();

@@ -233,7 +233,7 @@ class ControlWithTwoKinds : public ControlWithHcas {
   }
   std::unique_ptr<fabric::Port> other_port_ = switch_.create_port("jz");
   jingzhao::Device jingzhao_{{.name = "jz"}, *other_port_};
-  Control all_{*loop_, {{&first_, &nic_, &jingzhao_}, &group_.faults(), &hca_faults_}};
+  ServerControl all_{*loop_, {{&first_, &nic_, &jingzhao_}, &group_.faults(), &hca_faults_}};
 };
 
 TEST_F(ControlWithTwoKinds, TheFunctionOfARuleDecidesWhichDocumentItFollows) {
