@@ -32,7 +32,7 @@ from eventually import PATIENCE, eventually  # noqa: E402
 
 TESTS = Path(__file__).resolve().parents[1]
 PYTHON = "/usr/bin/python3"  # Debian's, which has mpi4py
-RANKS = int(os.environ.get("RANKS", "4"))  # of the jobs by RoCEv2 over UDP, where one process of a machine has its address
+RANKS = int(os.environ.get("RANKS", "16"))  # of the jobs by RoCEv2 over UDP
 MTU = 9000
 UNSHARE = ["unshare", "--net", "--mount", "--uts"]
 BOOT = """
