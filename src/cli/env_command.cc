@@ -121,6 +121,7 @@ util::Result<std::string> make_held(const EnvOptions& options, const std::string
   const auto variables = make_held(options, fabric, rules, std::move(ports), held);
   if (!variables) {
     tell(begun, kFailed, variables.error().message);
+    held.faults.reset();  // their directory
     ::_exit(1);
   }
   tell(begun, kHolds, *variables);

@@ -195,10 +195,13 @@ TEST_F(EventLoopTest, ANoticeThatAlwaysSpendsTheBudgetLeavesATurnForEachEvent) {
       loop_->remove(fd);
     }));
   }
-  for (unsigned turn = 1; turn <= 3; ++turn) {
+  // The notice's own wakeup is an event, too.
+  for (unsigned turn = 0; turn != 4; ++turn) {
+    const auto before = calls;
     loop_->run_once(kNow);
-    EXPECT_EQ(calls, turn);
+    EXPECT_LE(calls, before + 1);
   }
+  EXPECT_EQ(calls, 3u);
 }
 
 TEST_F(EventLoopTest, ANoticeOfAnotherThreadEndsAWait) {
