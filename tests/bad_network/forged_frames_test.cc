@@ -1,5 +1,6 @@
 // Forged packets: with one wrong part, a packet changes no byte of memory and completes no request.
-// Each test first shows that the same packet does both if nothing is wrong.
+// Tests of requests first show that the same packet does both if nothing is wrong. Those of answers
+// do not, and their outstanding request is a READ: README.md.
 #include <array>
 #include <functional>
 #include <span>
