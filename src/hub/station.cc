@@ -34,17 +34,17 @@ Verdict Station::steer(wire::Frame& frame, unsigned sender,
                        const std::function<bool(unsigned number)>& is_full) {
   const auto awaited = process_of(frame.head());
   if (awaited != 0 && awaited != sender && is_full(awaited)) return Verdict::kWaits;
-  const auto way = find_way(frame);
-  if (way.to_all) {
+  const auto target = find_target(frame);
+  if (target.to_all) {
     host().for_each_process([&](unsigned number) { send(frame, number); });
     return Verdict::kTaken;
   }
-  if (way.number == 0) return Verdict::kTaken;
-  if (way.number == sender) {
+  if (target.number == 0) return Verdict::kTaken;
+  if (target.number == sender) {
     send(frame, sender);
     return Verdict::kTaken;
   }
-  set_destination(frame, way.number);
+  set_destination(frame, target.number);
   return Verdict::kGoes;
 }
 
@@ -62,7 +62,7 @@ void Station::flush() {
   for (const auto& frame : std::exchange(frames_, {})) port_->transmit(frame);
 }
 
-Station::Way Station::find_way(const wire::Frame& frame) {
+Station::Target Station::find_target(const wire::Frame& frame) {
   const auto parsed = StationFrame::parse(frame.head());
   if (parsed.kind == FrameKind::kNeighbor) {
     ++counters_.neighbors;
@@ -72,13 +72,14 @@ Station::Way Station::find_way(const wire::Frame& frame) {
     ++counters_.unfit;
     return {};
   }
-  if (parsed.qpn == wire::kGsiQpn) return find_way_of_message(parsed, frame);
+  if (parsed.qpn == wire::kGsiQpn) return find_target_of_message(parsed, frame);
   const auto number = host().process_of(block_of(parsed.qpn));
   ++(number == 0 ? counters_.no_process : counters_.packets);
   return {.number = number};
 }
 
-Station::Way Station::find_way_of_message(const StationFrame& parsed, const wire::Frame& frame) {
+Station::Target Station::find_target_of_message(const StationFrame& parsed,
+                                                const wire::Frame& frame) {
   std::array<std::byte, ForwardedDatagram::kPacketMax> bytes;
   if (parsed.size > bytes.size() || parsed.begin + parsed.size > frame.size()) {
     ++counters_.unfit;

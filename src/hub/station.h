@@ -62,7 +62,7 @@ class Station {
   fabric::Verdict steer(wire::Frame& frame, unsigned sender,
                         const std::function<bool(unsigned number)>& is_full);
   /// The same for a frame of another machine. True: the switch delivers it.
-  bool steer_from_afar(wire::Frame& frame) {
+  bool steer_remote(wire::Frame& frame) {
     return steer(frame, 0, [](unsigned) { return false; }) == fabric::Verdict::kGoes;
   }
   /// Transmits what steer() has left to the station's own port: frames for all processes, and for
@@ -73,12 +73,12 @@ class Station {
 
  private:
   /// The destination of a frame.
-  struct Way {
+  struct Target {
     unsigned number = 0;  ///< of a process; 0: none, or all
     bool to_all = false;
   };
-  Way find_way(const wire::Frame& frame);
-  Way find_way_of_message(const StationFrame& parsed, const wire::Frame& frame);
+  Target find_target(const wire::Frame& frame);
+  Target find_target_of_message(const StationFrame& parsed, const wire::Frame& frame);
   void send(const wire::Frame& frame, unsigned number);
 
   RoceRequests requests_;
@@ -97,7 +97,7 @@ class StationPort final : public fabric::PassingPort {
   std::uint64_t transmit(const wire::Frame& frame) override {
     if (!station_.is_for(frame.link_header())) return last_ = below_->transmit(frame);
     auto changed = frame;
-    if (station_.steer_from_afar(changed)) last_ = below_->transmit(changed);
+    if (station_.steer_remote(changed)) last_ = below_->transmit(changed);
     station_.flush();
     return last_;
   }
