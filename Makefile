@@ -99,7 +99,7 @@ test-guest: build ## the tests that boot a Debian guest
 test-long: build ## the same, with those that `make test` leaves out for their length
 	@ctest --test-dir $(BUILD) -C Long --output-on-failure --no-tests=error -L guest
 
-boots: build ## boots BOOTS (300) guests of each kernel, more at a time than there are processors (KERNELS)
+boots: build ## boots BOOTS (300) guests of each kernel, more at a time than there are processors, and counts failures; goes on after Ctrl-C (KERNELS)
 	@tests/guest/boots $(BUILD) $(BOOTS) $(addprefix --kernel ,$(KERNELS))
 
 nightly: ## hours: all that has a target here, with the long lists of both kernels (TESTS as for pyverbs, SEED, STEPS=words, RESUME=1)
