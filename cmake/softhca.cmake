@@ -88,9 +88,10 @@ function(softhca_use_precompiled target name)
 endfunction()
 
 # softhca_use_batches(<target>): most of the time of a compilation goes into the headers, which the files of a target
-# share. So the target's files are compiled eight at a time, unless SOFTHCA_BATCHES is off. Files that include a header
+# share. So up to 32 of the target's files are compiled at a time, unless SOFTHCA_BATCHES is off. Files that include a header
 # that takes seconds come first, and so share batches. GCC takes the files of a batch for headers, where it warns of types
-# that have members of an anonymous namespace.
+# that have members of an anonymous namespace. In a batch a name may shadow one of another file, which is no mistake; the
+# preset dev, without batches, finds those of one file.
 function(softhca_use_batches target)
   if(SOFTHCA_BATCHES)
     get_target_property(sources ${target} SOURCES)
@@ -108,12 +109,12 @@ function(softhca_use_batches target)
       endif()
     endforeach()
     set_target_properties(${target} PROPERTIES SOURCES "${heavy_sources};${sources}")
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
-    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 32)
+    target_compile_options(${target} PRIVATE -Wno-shadow $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
   endif()
 endfunction()
 # bench/ counts the instructions of the code of these folders: there the compiler inlines what a file alone shows it.
-set(softhca_without_batches util os wire fabric rdma ethernet hca)
+set(softhca_without_batches wire)
 
 # softhca_library(<folder> [DEPENDS <folder>...] [LINK <target>...])
 # A static library from every .cc file of src/<folder>; DEPENDS names folders above it in
@@ -234,13 +235,9 @@ function(softhca_compile_quickly target)
   target_compile_options(${target} PRIVATE ${softhca_quick})
 endfunction()
 
-# softhca_compile_for_tests(<target>): quickly, with the precompiled headers of tests. In a batch a name may shadow one of
-# another file, which is no mistake; the preset dev, without batches, finds those of one file.
+# softhca_compile_for_tests(<target>): quickly, with the precompiled headers of tests.
 function(softhca_compile_for_tests target)
   softhca_compile_quickly(${target})
-  if(SOFTHCA_BATCHES)
-    target_compile_options(${target} PRIVATE -Wno-shadow)
-  endif()
   softhca_use_precompiled(${target} precompiled_test)
   # As GoogleTest's targets define it: those that link none of them share the headers, too.
   target_compile_definitions(${target} PRIVATE GTEST_HAS_PTHREAD=1)

@@ -1,16 +1,13 @@
 #include "hub/link_note.h"
 
 #include <algorithm>
-#include <string_view>
 
 namespace softhca::hub {
 namespace {
 
 using wire::EthernetLayout;
 
-/// Distinguishes softhca's frames from other users' experiments.
-constexpr std::string_view kOurs = "softhca";
-constexpr std::size_t kKind = EthernetLayout::kSize + kOurs.size();
+constexpr std::size_t kKind = EthernetLayout::kSize + LinkNote::kOurs.size();
 static_assert(LinkNote::kSize == kKind + 1);
 
 }  // namespace

@@ -1,15 +1,15 @@
 #include "hub/service_note.h"
 
 #include <algorithm>
-#include <string_view>
+
+#include "hub/link_note.h"
 
 namespace softhca::hub {
 namespace {
 
 using wire::EthernetLayout;
 
-/// Distinguishes softhca's frames from other users' experiments.
-constexpr std::string_view kOurs = "softhca";
+constexpr std::string_view kOurs = LinkNote::kOurs;
 
 /// The bytes behind the Ethernet header and kOurs.
 struct Layout {

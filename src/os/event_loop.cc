@@ -37,7 +37,7 @@ void attempt(const Callback& callback) {
   }
 }
 
-void drain(int fd) {
+void clear_event(int fd) {
   std::uint64_t count;
   while (::read(fd, &count, sizeof count) == static_cast<ssize_t>(sizeof count)) {
   }
@@ -52,12 +52,12 @@ util::Result<std::unique_ptr<EventLoop>> EventLoop::create() {
   loop->wake_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   if (loop->wake_ < 0) return util::fail_errno("event loop: eventfd");
   const auto wake = loop->wake_;
-  auto added = loop->add(wake, EPOLLIN, [wake](std::uint32_t) { drain(wake); });
+  auto added = loop->add(wake, EPOLLIN, [wake](std::uint32_t) { clear_event(wake); });
   if (!added) return tl::unexpected(added.error());
   loop->timer_ = ::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
   if (loop->timer_ < 0) return util::fail_errno("event loop: timerfd_create");
   added = loop->add(loop->timer_, EPOLLIN, [&loop = *loop](std::uint32_t) {
-    drain(loop.timer_);
+    clear_event(loop.timer_);
     loop.timer_at_ = util::kNever;
   });
   if (!added) return tl::unexpected(added.error());

@@ -152,8 +152,8 @@ TEST(KeyWork, CopiesOfADatagramThatCostTooMuchAreDropped) {
   EXPECT_LT(pair.b.keys.work().drain(), walk);
 }
 
-/// Memory behind messages.
-class Peer final : public pcie::RemoteMemory {
+/// Accepts each access without effect.
+class NoMemory final : public pcie::RemoteMemory {
  public:
   bool dma_read(pcie::Iova, std::span<std::byte>) override { return true; }
   bool dma_write(pcie::Iova, std::span<const std::byte>) override { return true; }
@@ -163,7 +163,7 @@ TEST(KeyWork, MessagesToTheMemorysOwnerAreTheReceivers) {
   constexpr pcie::Iova kIova = 0x50'0000'0000;
   Pair pair;
   pair.connect();
-  Peer peer;
+  NoMemory peer;
   ASSERT_TRUE(pair.b.dma.map_remote(kIova, 4096, peer, pcie::DmaAccess::kReadWrite));
   auto attributes = pair.b.keys.find(kKey)->attributes();
   attributes.key = MKey(0x4444'56);
