@@ -113,7 +113,7 @@ function(softhca_use_batches target)
     target_compile_options(${target} PRIVATE -Wno-shadow $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
   endif()
 endfunction()
-# bench/ counts the instructions of the code of these folders: there the compiler inlines what a file alone shows it.
+# The files of these folders give the same names to different things.
 set(softhca_without_batches wire)
 
 # softhca_library(<folder> [DEPENDS <folder>...] [LINK <target>...])
