@@ -1,8 +1,9 @@
 // Typed access to the fields of a structure that a `spec/*.layout` file declares.
 // tools/layout_compiler.py turns each structure into a type with one constant per field.
 //
-// A View checks the length of its bytes once, when it is made. Accessors need no checks, because
-// the compiler knows the field's offset. A field of another structure does not compile.
+// The maker of a View checks that the bytes suffice (hot_assert.h: a release build does not).
+// Accessors need no checks, because the compiler knows the field's offset. A field of another
+// structure does not compile.
 #pragma once
 
 #include <cstddef>

@@ -56,7 +56,7 @@ class Frame : public FrameContents {
     path_.flow = 0;
     return {head_.data(), head_size};
   }
-  /// The same, writable: headers stored as values become bytes.
+  /// The head as it is, writable: headers stored as values become bytes.
   std::span<std::byte> mutable_head() {
     if (shape_.headers >= Headers::kBytesButChecksum) complete_head();
     shape_.headers = Headers::kBytes;
