@@ -105,7 +105,7 @@ void DoorbellPages::write_blue_flame(UarPage uar, std::uint32_t offset,
   auto& buffers = parts_->blue_flame;
   if (offset % kSendRegisterSize != 0) return buffers.write(uar, offset, in);
   const auto number = send_number(in.subspan(kSendNumber));
-  if (auto* qp = parts_->rdma.find_listener(Qpn(number), uar)) {
+  if (auto* qp = parts_->rdma.find_by_doorbell(Qpn(number), uar)) {
     qp->send_queue().forget_templates();
   } else if (parts_->ethernet.listens(Sqn(number), uar)) {
     parts_->ethernet.forget_template(Sqn(number));
@@ -148,7 +148,7 @@ void DoorbellPages::update_eq(UarPage uar, std::uint32_t dword, bool arm) {
 }
 
 [[gnu::noinline]] void DoorbellPages::note_send(UarPage uar, std::uint32_t number) {
-  if (auto* qp = parts_->rdma.find_listener(Qpn(number), uar)) {
+  if (auto* qp = parts_->rdma.find_by_doorbell(Qpn(number), uar)) {
     parts_->rdma.doorbell(*qp);
   } else {
     const auto place = number - first_number_;  // large if the number is below
@@ -193,7 +193,7 @@ bool DoorbellPages::poll_page(std::size_t index) {
 }
 
 void DoorbellPages::poll_send(UarPage uar, std::uint32_t number) {
-  auto* qp = parts_->rdma.find_listener(Qpn(number), uar);
+  auto* qp = parts_->rdma.find_by_doorbell(Qpn(number), uar);
   const bool has_news = qp == nullptr ? parts_->ethernet.has_news(Sqn(number))
                                       : qp->send_queue().ring().has_news(qp->record());
   if (has_news) ring_send(uar, number);

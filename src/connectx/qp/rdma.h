@@ -67,7 +67,7 @@ class Rdma {
   // Events of the device -----------------------------------------------------------------------
 
   /// The QP that a send doorbell names. Null unless the QP uses this doorbell page.
-  QueuePair* find_listener(Qpn number, UarPage page) {
+  QueuePair* find_by_doorbell(Qpn number, UarPage page) {
     auto* qp = find_qp(number);
     return qp != nullptr && qp->context().has_send_queue() && qp->context().uar_page() == page
                ? qp
