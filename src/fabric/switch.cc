@@ -322,7 +322,7 @@ void Switch::forward(FrameQueue::Entry& entry) {
   }
   if (entry.loop_mark) return loop_back(entry);
   show(entry);
-  if (forwarder_ != nullptr) return forward_as_told(entry);
+  if (forwarder_ != nullptr) return forward_by_forwarder(entry);
   const auto head = entry.frame.link_header();
   if (head.size() < wire::EthernetLayout::kSize) {
     ++counters_.dropped_malformed;
@@ -342,7 +342,7 @@ void Switch::forward(FrameQueue::Entry& entry) {
 }
 
 /// Forwarding on a link other than Ethernet.
-void Switch::forward_as_told(FrameQueue::Entry& entry) {
+void Switch::forward_by_forwarder(FrameQueue::Entry& entry) {
   const auto ingress = entry.port;
   const auto& ways = forwarder_->route(entry.frame, ingress);
   if (ways.ports.empty()) {

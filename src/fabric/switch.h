@@ -87,7 +87,7 @@ class Switch {
   void split_front(unsigned count);
   bool forward_fast(const FrameQueue::Entry& entry);
   void forward(FrameQueue::Entry& entry);
-  void forward_as_told(FrameQueue::Entry& entry);
+  void forward_by_forwarder(FrameQueue::Entry& entry);
   void loop_back(const FrameQueue::Entry& entry);
   void flood(FrameQueue::Entry& entry);
   void show(const FrameQueue::Entry& entry);

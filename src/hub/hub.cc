@@ -362,7 +362,7 @@ void Hub::settle() {
   if (options_.others != nullptr) options_.others->settle();
   std::vector<Client*> broken, left;
   for (const auto& client : clients_) {
-    tell_of_the_gone(*client);
+    report_departed(*client);
     if (client->link.settle()) os::EventSignal::instance().raise(client->wake.get());
     if (client->link.broken()) {
       broken.push_back(client.get());

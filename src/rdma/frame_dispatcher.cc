@@ -95,7 +95,7 @@ bool FrameDispatcher::handle_frame(const wire::Frame& arrived, util::Time now) {
   auto& engine = engine_;
   engine.now = now;
   auto* const qp = find_by_header(engine, arrived);
-  if (qp == nullptr) return handle_stranger(arrived);
+  if (qp == nullptr) return handle_uncached(arrived);
   engine.counters.rx_packets += arrived.packets();
   engine.counters.rx_bytes += arrived.size_of_all();
   if (take_fast(engine, *qp, *arrived.headers(), arrived)) return true;
@@ -119,7 +119,7 @@ void FrameDispatcher::remember_header(QueuePair& qp, const wire::Frame& arrived,
   qp.responder_->remember_source(packet);
 }
 
-bool FrameDispatcher::handle_stranger(const wire::Frame& arrived) {
+bool FrameDispatcher::handle_uncached(const wire::Frame& arrived) {
   if (arrived.link() != engine_.addresses.link()) return false;
   auto parsed = wire::IbPacket::parse(arrived);
   if (!parsed) {

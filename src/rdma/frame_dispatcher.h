@@ -35,7 +35,7 @@ class FrameDispatcher {
                                   const wire::IbPacket& packet, unsigned count);
   static void refuse(Engine& engine, QueuePair& qp, const wire::IbPacket& packet);
 
-  bool handle_stranger(const wire::Frame& frame);
+  bool handle_uncached(const wire::Frame& frame);
   bool handle_multicast(const wire::Frame& frame, const wire::IbPacket& packet);
   void remember_header(QueuePair& qp, const wire::Frame& frame, const wire::IbPacket& packet);
 

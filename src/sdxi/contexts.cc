@@ -111,7 +111,7 @@ std::int64_t Contexts::take_doorbells(std::int64_t budget) {
     evaluate(doorbells_.take());
     used += kContextCost + remote_cost();
   }
-  doorbells_told_ = false;
+  doorbells_notified_ = false;
   return used;
 }
 
@@ -208,9 +208,9 @@ void Contexts::drop_all() {
 
 /// Notifies DSC_SYNCs of this function and of its PF, whose condition may hold now.
 void Contexts::notify_waiters() {
-  if (stops_told_ == stops_.ended() && doorbells_told_) return;
-  stops_told_ = stops_.ended();
-  doorbells_told_ = true;
+  if (stops_notified_ == stops_.ended() && doorbells_notified_) return;
+  stops_notified_ = stops_.ended();
+  doorbells_notified_ = true;
   look_again();
   if (parts_.pf == nullptr) return;
   parts_.pf->context_control().look_again();

@@ -134,8 +134,9 @@ class Contexts final : public ContextControl, private TurnTaker {
   std::vector<std::byte> bounce_;
   ThreadState thread_;  ///< the control thread's
   util::Time now_{};
-  std::uint64_t stops_told_ = 0;  ///< ContextStops::ended() at the last notification
-  bool doorbells_told_ = true;   ///< whether waiting DSC_SYNCs were notified of evaluated doorbells
+  std::uint64_t stops_notified_ = 0;  ///< ContextStops::ended() at the last notification
+  bool doorbells_notified_ =
+      true;                      ///< whether waiting DSC_SYNCs were notified of evaluated doorbells
   bool other_function_ = false;  ///< another function was given work in this run()
 };
 

@@ -161,7 +161,7 @@ bool Trunk::is_allowed(std::size_t peer, std::span<const std::byte> frame) {
   if (const auto to = hub::number_of(frame); to != 0) {
     const auto at = own_.find(to / kBlock);
     if (at == own_.end() || !at->second[to % kBlock]) {
-      ++counters_.to_the_gone;
+      ++counters_.to_departed;
       return false;
     }
   }
@@ -196,7 +196,7 @@ void Trunk::settle() { sessions_.settle(); }
 void Trunk::inspect(util::InspectNode& node) const {
   sessions_.inspect(node);
   node.add("spoofed", counters_.spoofed);
-  node.add("to_the_gone", counters_.to_the_gone);
+  node.add("to_departed", counters_.to_departed);
   node.add("notes", counters_.notes);
   node.add("malformed", counters_.malformed);
 }

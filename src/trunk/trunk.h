@@ -40,7 +40,7 @@ class Trunk final : public fabric::Receiver {
   struct Counters {
     std::uint64_t frames = 0;       ///< that came, with those that were dropped
     std::uint64_t spoofed = 0;      ///< with the address of a process that its hub does not have
-    std::uint64_t to_the_gone = 0;  ///< for processes that this hub does not have
+    std::uint64_t to_departed = 0;  ///< for processes that this hub does not have
     std::uint64_t notes = 0;        ///< of links between processes (hub/link_note.h)
     std::uint64_t malformed = 0;    ///< too short
   };

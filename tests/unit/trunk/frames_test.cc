@@ -173,7 +173,7 @@ TEST_F(HostileHubTest, AFrameInTheNameOfAnotherHubsProcessIsDropped) {
 TEST_F(HostileHubTest, AFrameForAProcessThatIsNotHereIsDropped) {
   send(fabric::frame_of(mac_of_process(kHere + 1), mac_of_process(kThere), "to the gone"));
   EXPECT_THAT(victim.texts(), IsEmpty());
-  EXPECT_EQ(victim.trunk().counters().to_the_gone, 1u);
+  EXPECT_EQ(victim.trunk().counters().to_departed, 1u);
 }
 
 TEST_F(HostileHubTest, ANoteOfALinkIsDropped) {
