@@ -6,7 +6,7 @@
 
 #include "jingzhao/cqe.h"
 #include "jingzhao/queue_pairs.h"
-#include "jingzhao/usual_send_wqe.h"
+#include "jingzhao/short_send_wqe.h"
 
 namespace softhca::jingzhao {
 
@@ -134,11 +134,11 @@ inline void QueuePair::follow(util::View<next_unit> next, bool stale) {
     request.fault = reason_of(size == 0 ? WqeFault::kTooShort : WqeFault::kTooLong);
     return Fetch::kMalformed;
   }
-  if (const auto* const at = sends_.at(std::uint64_t{wqe.place} * kUnit, UsualSendWqe::kSize)) {
-    const UsualSendWqe usual(at);
-    if (usual.decode(wqe, rules_, request)) {
+  if (const auto* const at = sends_.at(std::uint64_t{wqe.place} * kUnit, ShortSendWqe::kSize)) {
+    const ShortSendWqe candidate(at);
+    if (candidate.decode(wqe, rules_, request)) {
       ++sends_fetched_;
-      follow(usual.next(), wqe.stale);
+      follow(candidate.next(), wqe.stale);
       return next_ || !doorbells.empty() ? Fetch::kRequest : Fetch::kLastRequest;
     }
   }
