@@ -341,7 +341,7 @@ void Switch::forward(FrameQueue::Entry& entry) {
   deliver_to(*egress, entry);
 }
 
-/// Forwarding on a link other than Ethernet.
+/// Delivers the frame to the egress ports that the forwarder names.
 void Switch::forward_by_forwarder(FrameQueue::Entry& entry) {
   const auto ingress = entry.port;
   const auto& ways = forwarder_->route(entry.frame, ingress);
