@@ -66,7 +66,7 @@ class Rdma {
 
   // Events of the device -----------------------------------------------------------------------
 
-  /// The QP that a send doorbell names. Null unless the QP uses this doorbell page.
+  /// The QP that a send doorbell on `page` names. Null if there is none, or it uses another page.
   QueuePair* find_by_doorbell(Qpn number, UarPage page) {
     auto* qp = find_qp(number);
     return qp != nullptr && qp->context().has_send_queue() && qp->context().uar_page() == page

@@ -2,7 +2,7 @@
 //
 //   auto hca = Hca::open(host);           PRM 8.2: from the initialization segment to the port
 //   ... ProtectionDomain, MemoryKey, CompletionQueue, QueuePair ...
-// PRM 8.3; destroy the objects first
+//   (*hca)->close();                      PRM 8.3; destroy the objects first
 //
 // Single-threaded, like its Host.
 #pragma once
