@@ -1,9 +1,8 @@
 // Several processes share one IP address, and so its QP1: finds the process that a communication
 // manager's message is for. It does no I/O.
 //
-// - A request (REQ, SIDR_REQ) goes to the process that listens on its service ID at the address
-// that
-//   the request was sent to. A listener of that address precedes one of all addresses.
+// - A request (REQ, SIDR_REQ) goes to the process that listens on its service ID, at the address
+//   that the request was sent to. A listener of that address precedes one of all addresses.
 // - Any other message has the number of its receiver's connection. The upper 8 bits are the block
 //   of the process, as those of its QP numbers are.
 // - A message that no process expects, but that a host would answer, goes to the process that has

@@ -55,8 +55,8 @@ class Trunk final : public fabric::Receiver {
   bool may_give(unsigned number) const;
   void handle_member(unsigned number, bool is_there);
   bool must_wait(std::span<const std::byte> frame);
-  /// Whether a station has no room for frames that came from other hubs, which wait for it. They do
-  /// so for a bounded time, as they go to all stations.
+  /// True while frames from other hubs wait for room at one station. All of them wait, so the time
+  /// is bounded (patience_).
   bool waits();
   void settle();
 
@@ -74,9 +74,9 @@ class Trunk final : public fabric::Receiver {
  private:
   static constexpr unsigned kBlock = 256;
   static constexpr std::size_t kStations = 4096;
-  /// Bytes from other hubs for which they wait kLongest at most, for whichever stations: 10 MB/s
-  /// reach the others beside one that takes nothing.
-  static constexpr std::uint64_t kBytesOfAPatience = 8 * hub::Patience::kLeast;
+  /// Full stations delay so many bytes from other hubs by kLongest at most in total. Beside a
+  /// station that takes nothing, the others still get 10 MB/s.
+  static constexpr std::uint64_t kBytesPerPatience = 8 * hub::Patience::kLeast;
 
   void handle_change(std::size_t peer);
   void take_frame(std::size_t peer, std::span<const std::byte> frame);
@@ -98,7 +98,7 @@ class Trunk final : public fabric::Receiver {
     std::size_t size = 0;
   };
   std::optional<Head> full_;
-  hub::Patience patience_{kBytesOfAPatience};
+  hub::Patience patience_{kBytesPerPatience};
   std::uint64_t taken_ = 0;  ///< bytes of frames from other hubs
   Counters counters_;
 };
