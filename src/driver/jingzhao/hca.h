@@ -2,7 +2,7 @@
 //
 //   auto hca = Hca::open(host);       reset, limits, ICM, INIT_HCA, event queues
 //   ... MemoryKey, CompletionQueue, QueuePair ...
-// destroy the objects first
+//   (*hca)->close();                  destroy the objects first
 //
 // Single-threaded, like its Host.
 #pragma once

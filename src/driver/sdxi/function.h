@@ -3,7 +3,7 @@
 //
 //   auto function = Function::bring_up(host);                      // SDXI 4.1.8
 //   auto context = (*function)->make_context();                    // a ring of its own
-// returns immediately
+//   auto done = (*context)->copy({to}, {from}, size);              // returns immediately
 //   (*context)->wait(*done);                                       // polls the completion block
 //
 // Single-threaded, except Context::enqueue.
