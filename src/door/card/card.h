@@ -81,7 +81,7 @@ class Card {
   bool is_quiet(util::Time now) const { return next_ > now && !switch_.has_work(); }
   /// The eventfd that the hub signals.
   int wake() const { return link_->wake(); }
-  /// The device's way to other machines.
+  /// The UDP sockets by which the device reaches other machines.
   const Machines& machines() const { return machines_; }
   /// How its packets reach addresses that several processes have.
   const SharedRoutes& shared_routes() const { return *routes_; }

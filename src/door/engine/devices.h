@@ -40,7 +40,8 @@ class Devices {
   std::size_t received() const { return received_; }
   /// When a turn is due if nothing comes before.
   util::Time next_event() const;
-  /// Takes pending CQ arm requests, so that the program can write new ones.
+  /// Polls the doorbell records now: a CQ's record holds one arm request, and the program is about
+  /// to write the next.
   void take_arms();
   /// Turns by polls of the program so far.
   std::uint64_t polls() const { return polls_.load(std::memory_order_relaxed); }
