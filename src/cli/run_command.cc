@@ -58,7 +58,6 @@ To see what it does when the network fails:
 
 The exit status is the program's.)";
 
-/// Signals that are forwarded to the program.
 constexpr std::array kForwardedSignals = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
 /// A line about the hub, for the user.

@@ -10,7 +10,6 @@ constexpr std::string_view kFull = "the file has the size that it may have";
 
 }  // namespace
 
-/// Tap for the ports of one switch.
 class Capture::SwitchTap final : public Tap {
  public:
   explicit SwitchTap(Capture& capture) : capture_(capture) {}

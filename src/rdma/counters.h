@@ -69,7 +69,6 @@ enum class Drop : std::uint8_t {
 };
 std::string_view to_string(Drop drop);
 
-/// Counters of one port.
 struct PortCounters {
   std::uint64_t tx_packets = 0;
   std::uint64_t tx_bytes = 0;  ///< frames without FCS

@@ -22,7 +22,6 @@ class RequestMemory {
   /// The QP's attributes have changed: drops cached key checks.
   void forget();
 
-  /// Checks the whole payload.
   Reason check_payload(const SendEntry& entry) const;
   /// Adds [offset, offset + length) of the payload to the frame.
   Reason add_payload(const SendEntry& entry, std::uint64_t offset, std::size_t length,

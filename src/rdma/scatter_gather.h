@@ -10,7 +10,6 @@
 
 namespace softhca::rdma {
 
-/// Total bytes of all SGEs.
 std::uint64_t total_length(std::span<const Sge> sges);
 
 // Functions that return a Reason give why the access failed, or kNone.

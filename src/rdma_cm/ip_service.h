@@ -29,7 +29,6 @@ struct IpAddresses {
   std::uint16_t source_port = 0;
 };
 
-/// Reads the addresses in the private data of a request.
 IpAddresses read_addresses(std::span<const std::byte> private_data);
 /// Writes them. @pre kCmaHeader bytes fit, and are 0
 void write_addresses(std::span<std::byte> private_data, const IpAddresses& addresses);

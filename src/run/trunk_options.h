@@ -35,7 +35,6 @@ util::Result<void> write_trunk_files(const std::string& directory, const TrunkSe
 /// TrunkSetup::words of the run that started the fabric; empty: it has no trunk.
 std::string read_trunk_words(const std::string& directory);
 
-/// The variable with the key.
 inline constexpr const char* kKeyVariable = "SOFTHCA_FABRIC_KEY";
 
 void add_trunk_options(CLI::App& command, TrunkOptions& options);

@@ -60,7 +60,7 @@ struct Machine {
   std::map<std::string, unsigned> nics;              ///< number of NICs of each --port
   std::vector<std::unique_ptr<fabric::Port>> ports;  ///< outermost wrapper of each device's port
   sdxi::FunctionGroup group;                         ///< shared by all SDXI functions
-  hca::Faults hca_faults;                            ///< of all HCAs
+  hca::Faults hca_faults;
   std::map<std::string, sdxi::Device*> data_movers;  ///< PFs, by name
   std::vector<std::unique_ptr<pcie::Function>> devices;
   std::vector<std::unique_ptr<vfio_user::Server>> servers;

@@ -64,7 +64,6 @@ Result<T> rule_number(RuleWord word, T min = 0, T max = std::numeric_limits<T>::
 std::optional<Duration> parse_time(std::string_view text);
 /// Formats a time as text that parse_time() accepts.
 std::string time_text(Duration time);
-/// The time of a word.
 Result<Duration> rule_time(RuleWord word);
 
 /// Which of the events that a rule matches it acts on.

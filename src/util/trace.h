@@ -60,7 +60,6 @@ struct TraceRecord {
   std::uint64_t get(std::string_view name) const;
 };
 
-/// One line of a trace.
 struct TraceLine {
   std::string_view module;  ///< the part of the device that did it
   std::string_view name;    ///< the step

@@ -8,7 +8,6 @@
 
 namespace softhca::uverbs {
 
-/// Commands of address handles.
 class AddressHandleCommands {
  public:
   explicit AddressHandleCommands(const OpenFile& file) : file_(file) {}

@@ -20,7 +20,6 @@ inline DoorbellPage* find_page(const Objects& objects, std::uint32_t page) {
   return objects.find_if<DoorbellPage>([&](const DoorbellPage& one) { return one.page == page; });
 }
 
-/// Commands of doorbell pages.
 class DoorbellPageCommands {
  public:
   explicit DoorbellPageCommands(const OpenFile& file) : file_(file) {}

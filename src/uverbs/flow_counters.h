@@ -11,7 +11,6 @@
 
 namespace softhca::uverbs {
 
-/// Commands of flow counters.
 class CounterCommands {
  public:
   explicit CounterCommands(const OpenFile& file) : file_(file) {}

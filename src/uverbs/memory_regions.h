@@ -11,7 +11,6 @@
 
 namespace softhca::uverbs {
 
-/// Commands of memory regions.
 class MemoryRegionCommands {
  public:
   explicit MemoryRegionCommands(const OpenFile& file) : file_(file) {}

@@ -8,7 +8,6 @@
 
 namespace softhca::uverbs {
 
-/// Commands of memory windows.
 class MemoryWindowCommands {
  public:
   explicit MemoryWindowCommands(const OpenFile& file) : file_(file) {}

@@ -8,7 +8,6 @@
 
 namespace softhca::uverbs {
 
-/// Commands of protection domains.
 class ProtectionDomainCommands {
  public:
   explicit ProtectionDomainCommands(const OpenFile& file) : file_(file) {}

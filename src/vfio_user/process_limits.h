@@ -8,7 +8,6 @@
 
 namespace softhca::vfio_user {
 
-/// The share of one client.
 struct ClientShare {
   std::size_t maps;      ///< of its memory
   std::size_t eventfds;  ///< for its interrupts

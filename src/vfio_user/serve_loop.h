@@ -25,7 +25,6 @@ class Fabric {
  public:
   virtual ~Fabric() = default;
   virtual bool has_frames() = 0;
-  /// Delivers at most `frames` frames.
   virtual void deliver(std::size_t frames) = 0;
   /// Work of these deliveries, since the last call, that no function has counted.
   virtual std::int64_t take_work() { return 0; }

@@ -101,7 +101,6 @@ class EventQueues {
   static EventData queue_data(Srqn srqn);
   static EventData queue_data(Sqn sqn);
   static EventData queue_data(Rqn rqn);
-  /// Data of an event about a DCT.
   static EventData dct_data(Qpn dctn);
 
   /// Converts one of the document's event_data structures to the data part of an EQE.

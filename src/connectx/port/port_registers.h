@@ -27,7 +27,6 @@ class PortRegisters {
 
   PortRegisters(const Parts& parts, util::Time now);
 
-  /// True if the device has this register.
   static bool has(spec::connectx::register_id id);
   /// Handles an access. `in`: the register as the driver sent it, with selectors and values to
   /// write. `out` receives its content. Both may be shorter than the register.

@@ -122,7 +122,6 @@ class Rdma {
 
   // Verbs of the commands ----------------------------------------------------------------------
 
-  /// The parts of a new QP.
   struct NewQp {
     MappedQueue queue;
     QueuePair::Uses uses;

@@ -263,7 +263,6 @@ WqeFault take_form(Segments& segments, Form form, std::uint32_t opmod, rdma::Sen
   return WqeFault::kNone;
 }
 
-/// Checks the whole payload.
 WqeFault check_payload(Form form, const rdma::SendRequest& request) {
   const bool writes_answer = form == Form::kRemoteScatter || is_atomic(form);
   if (writes_answer && !request.inline_data.empty()) return WqeFault::kInlineForRead;

@@ -61,7 +61,6 @@ class MatchKey {
   std::array<std::uint64_t, kWords> words_{};
 };
 
-/// The match fields of a packet.
 MatchKey match_key_of(const ethernet::PacketInfo& packet);
 
 /// If `packet` is priority-tagged, returns its fields as those of an untagged packet. PRM

@@ -78,7 +78,6 @@ Listing* note_listing(DIR* host) {
   return nullptr;
 }
 
-/// Opens `parent` in the tree.
 DIR* open_in_tree(std::string_view parent, const PathMap& paths) {
   const auto root = paths.root();
   PathBuffer path;
@@ -106,7 +105,6 @@ DIR* open_in_tree(std::string_view parent, const PathMap& paths) {
   return host;
 }
 
-/// Whether the door serves `name` in `parent`.
 bool is_served(std::string_view parent, std::string_view name, const PathMap& paths) {
   PathBuffer path, served;
   if (name == "." || name == ".." || parent.size() + 1 + name.size() > path.size()) return false;

@@ -35,7 +35,6 @@ class Mailboxes {
 
   /// Takes the message of `peer`, if there is one.
   std::optional<Message> receive(std::uint16_t peer);
-  /// Waits for a message of `peer` and takes it.
   util::Result<Message> wait(std::uint16_t peer);
 
   /// Enables interrupt 0 for messages that the peer has taken, and for messages that arrive.

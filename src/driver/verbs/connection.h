@@ -50,7 +50,6 @@ struct ConnectionOptions {
 
 /// Describes `qp` for its peer. The first PSN is derived from the QPN.
 Endpoint describe(const QueuePair& qp, const ConnectionOptions& options = {});
-/// The path to `peer`.
 Path path_to(const Endpoint& peer, std::uint8_t gid_index = 0);
 
 /// RESET to RTS. `qp` and `peer` are connected when the peer has done the same with describe(qp). A

@@ -82,7 +82,6 @@ class GuestProcess {
   util::Result<void> spawn();
   util::Result<void> watch();
   void hear(std::uint32_t number, std::string_view text);
-  /// Kills the process for `reason`.
   void kill(const char* reason);
   void clear_wake();
   void handle_end();

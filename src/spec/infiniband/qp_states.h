@@ -71,7 +71,6 @@ class QpAttributeSet {
   constexpr std::uint32_t bits() const { return bits_; }
   constexpr bool empty() const { return bits_ == 0; }
   constexpr bool has(QpAttribute attribute) const { return (bits_ & bit(attribute)) != 0; }
-  /// True if all of `other` are in this set.
   constexpr bool covers(QpAttributeSet other) const { return (other.bits_ & ~bits_) == 0; }
   constexpr QpAttributeSet operator|(QpAttributeSet other) const {
     return from_bits(bits_ | other.bits_);
