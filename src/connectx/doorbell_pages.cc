@@ -221,9 +221,9 @@ void DoorbellPages::inspect(util::InspectNode& out) const {
   const auto* shared = parts_->shared;
   if (shared == nullptr) return;
   out.add("messages_to_mapped_pages", mapped_doorbells_);
-  out.add("pages_looked_at", shared->pages());
-  out.add("looks", shared->polls());
-  out.add("heard", shared->polls_with_stores());
+  out.add("pages_polled", shared->pages());
+  out.add("polls", shared->polls());
+  out.add("polls_with_stores", shared->polls_with_stores());
 }
 
 }  // namespace softhca::connectx

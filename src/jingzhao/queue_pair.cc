@@ -212,7 +212,7 @@ Fetch QueuePair::fetch_receive(rdma::ReceiveRequest& request, rdma::XrcSrqn) {
 void QueuePair::complete_send(const rdma::SendCompletion& completion) {
   const CqeQueue queue{.qpn = number_, .remote_qpn = rdma_qp_->attributes().remote_qpn};
   const auto fill = [&](Cqe cqe) { encode_good_send_cqe(cqe, queue, completion); };
-  if (completion.status != rdma::WorkStatus::kSuccess || !send_cq_.write_at_hand(fill)) [[unlikely]]
+  if (completion.status != rdma::WorkStatus::kSuccess || !send_cq_.write_fast(fill)) [[unlikely]]
     complete_otherwise(completion);
 }
 
