@@ -75,7 +75,7 @@ void let_go_of_all_but(std::vector<int> kept) {
 /// First byte of the holder's message to the printing process: variables follow, or an error.
 constexpr char kHolds = '=', kFailed = '!';
 
-void tell(const UniqueFd& to, char how, const std::string& text) {
+void send(const UniqueFd& to, char how, const std::string& text) {
   const auto all = how + text;
   // If the reader has gone, the reader has reported that itself.
   (void)!::write(to.get(), all.data(), all.size());
@@ -120,11 +120,11 @@ util::Result<std::string> make_held(const EnvOptions& options, const std::string
   Held held;
   const auto variables = make_held(options, fabric, rules, std::move(ports), held);
   if (!variables) {
-    tell(begun, kFailed, variables.error().message);
+    send(begun, kFailed, variables.error().message);
     held.faults.reset();  // their directory
     ::_exit(1);
   }
-  tell(begun, kHolds, *variables);
+  send(begun, kHolds, *variables);
   begun.reset();
   std::array<pollfd, 3> ends = {
       {{owner.get(), POLLIN, 0}, {keeper.get(), POLLIN, 0}, {signals.get(), POLLIN, 0}}};
@@ -136,7 +136,7 @@ util::Result<std::string> make_held(const EnvOptions& options, const std::string
 }
 
 /// Reads the variables that hold() reports.
-util::Result<std::vector<std::string>> hear(const UniqueFd& from) {
+util::Result<std::vector<std::string>> receive(const UniqueFd& from) {
   std::string all;
   std::array<char, 256> part;
   for (;;) {
@@ -203,7 +203,7 @@ util::Result<void> make_environment(const EnvOptions& options) {
   if (auto written = run::write_device_files(member->directory, *shown); !written) return written;
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return util::fail_errno("pipe");
-  const UniqueFd hears(ends[0]);
+  const UniqueFd answers(ends[0]);
   UniqueFd begun(ends[1]);
   const auto holder = ::fork();
   if (holder < 0) return util::fail_errno("fork");
@@ -212,7 +212,7 @@ util::Result<void> make_environment(const EnvOptions& options) {
          std::move(begun));
   }
   begun.reset();
-  auto held = hear(hears);
+  auto held = receive(answers);
   if (!held) return tl::unexpected(held.error());
   const auto all = run::environment_for(run::own_environment(), *library, member->directory);
   std::vector<std::string> variables(all.end() - run::kOwnVariables, all.end());

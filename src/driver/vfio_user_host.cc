@@ -52,7 +52,7 @@ util::Result<void> VfioUserHost::inspect() {
   const auto reply = client_.call(protocol::Command::kDeviceGetInfo, request);
   if (!reply) return tl::unexpected(reply.error());
   if (reply->error != 0 || reply->payload.size() < sizeof(protocol::DeviceInfo)) {
-    return util::fail("the server does not tell what device it has");
+    return util::fail("the server does not report its device");
   }
   const auto info = protocol::load<protocol::DeviceInfo>(reply->payload);
   if ((info.flags & protocol::kDeviceFlagPci) == 0 || info.num_regions < protocol::kRegionCount) {

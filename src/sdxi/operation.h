@@ -57,8 +57,8 @@ struct Operation {
   Bit fe;
   bool minimal = false;    ///< also in the minimal atomic set
   bool by_worker = false;  ///< worker threads may execute it
-  /// Raises an interrupt: software that receives it may read Read_Index.
-  bool tells = false;
+  /// Software that receives the interrupt may read Read_Index.
+  bool raises_interrupt = false;
   // The rules above, as bits of the header's first word and of MMIO_CAP1.opb_000_cap.
   std::uint32_t header_mask = 0;
   std::uint32_t header_value = 0;

@@ -92,7 +92,7 @@ constexpr Operation interrupt() {
                    .se = Bit::kFree,
                    .fe = Bit::kFree,
                    .by_worker = true,
-                   .tells = true,
+                   .raises_interrupt = true,
                    .execute = execute_interrupt});
 }
 

@@ -171,7 +171,7 @@ inline bool RingProcessor::clear_valid(const Context& context) {
   // From here on only the copy is used: the producer may rewrite the ring.
   const util::MutableView<spec::dsc_header> header(execution.descriptor);
   const auto* operation = accept_header(thread.rules, header);
-  if (operation == nullptr || !operation->by_worker || operation->tells) [[unlikely]] {
+  if (operation == nullptr || !operation->by_worker || operation->raises_interrupt) [[unlikely]] {
     if (const auto end = prepare(context, thread, operation)) return end;
   }
   // Fence: every earlier descriptor of this context has completed, because only one executes at a

@@ -135,7 +135,7 @@ MessageResult ClientInterrupts::set(const IrqSet& request, std::span<const std::
            (kind == kIrqSetDataEventfd || action != kIrqSetActionMask ? kEventfdWork : kMaskWork);
   if (kind == kIrqSetDataEventfd) {
     if (action != kIrqSetActionTrigger) {
-      return refuse(ENOTSUP, "eventfds that tell of masking are not offered");
+      return refuse(ENOTSUP, "eventfds that report masking are not offered");
     }
     return set_eventfds(*vectors, request, fds);
   }

@@ -147,7 +147,7 @@ void Server::visit(Step step) {
   }
   loop_.budget().charge(allowed - budget.left());
   if (!alive) return end_session();
-  if (!std::exchange(heard_, true)) note("vfio-user client connected");
+  if (!std::exchange(logged_, true)) note("vfio-user client connected");
   if (session_->wanted_events() == watched_) return;
   watched_ = session_->wanted_events();
   loop_.set_events(session_->fd(), watched_);
@@ -162,7 +162,7 @@ void Server::fail() {
 
 void Server::note(const char* what) {
   std::uint64_t held_back = 0;
-  if (!comings_.allow(util::monotonic_now(), &held_back)) return;
+  if (!client_lines_.allow(util::monotonic_now(), &held_back)) return;
   if (held_back == 0) return util::log(util::LogLevel::kInfo, "{}: {}", function_.name(), what);
   util::log(util::LogLevel::kInfo, "{}: {} ({} lines like this not shown)", function_.name(), what,
             held_back);
@@ -172,7 +172,7 @@ void Server::end_session() {
   loop_.remove(session_->fd());
   session_.reset();
   os::MemoryReserve::instance().refill();
-  if (std::exchange(heard_, false)) note("vfio-user client gone, function reset");
+  if (std::exchange(logged_, false)) note("vfio-user client gone, function reset");
   wait_for_client();
 }
 

@@ -73,14 +73,14 @@ class Server {
   os::EventLoop::Notice gone_;                 ///< the janitor has released something
   os::Janitor janitor_;
   std::optional<Session> session_;
-  /// The session has handled something of its client and goes on. Another server that looks for a
-  /// listener at this path connects and sends nothing.
-  bool heard_ = false;
+  /// The log has a line about this client. A connection without a message gets none: it may be
+  /// another server that looks for a listener at this path.
+  bool logged_ = false;
   std::uint32_t watched_ = 0;  ///< events for which the session's socket is watched
   util::RateLimiter notes_{3, std::chrono::seconds(10)};
   ClientNotes client_notes_;
   RemoteWaits waits_;
-  util::RateLimiter comings_{10, std::chrono::seconds(10)};  ///< connects and disconnects
+  util::RateLimiter client_lines_{10, std::chrono::seconds(10)};  ///< connects and disconnects
 };
 
 }  // namespace softhca::vfio_user

@@ -301,7 +301,7 @@ int open_served(const Named& named, int flags) {
 }
 
 /// Passes on `fd`, the result of open() of `path`.
-int told(const char* path, int fd) {
+int report_if_ended(const char* path, int fd) {
   if (fd < 0 && errno == ENOENT) report_ended_run(path);
   return fd;
 }
@@ -318,10 +318,10 @@ SOFTHCA_INTERPOSE(int, door_open, "open", (const char* path, int flags, ...)) {
   const auto mode = mode_of(flags, rest);
   va_end(rest);
   if (!may_concern(path)) return next_open(path, flags, mode);
-  return told(path, with_name(path, [&](const Named& named) {
-                return named.is_served() ? open_served(named, flags)
-                                         : next_open(named.path(), flags, mode);
-              }));
+  return report_if_ended(path, with_name(path, [&](const Named& named) {
+                           return named.is_served() ? open_served(named, flags)
+                                                    : next_open(named.path(), flags, mode);
+                         }));
 }
 
 SOFTHCA_INTERPOSE(int, door_openat, "openat", (int directory, const char* path, int flags, ...)) {
@@ -330,29 +330,30 @@ SOFTHCA_INTERPOSE(int, door_openat, "openat", (int directory, const char* path, 
   const auto mode = mode_of(flags, rest);
   va_end(rest);
   if (!may_concern(path)) return next_openat(directory, path, flags, mode);
-  return told(path, with_name(directory, path, [&](const Named& named) {
-                return named.is_served()
-                           ? open_served(named, flags)
-                           : next_openat(named.directory(), named.path(), flags, mode);
-              }));
+  return report_if_ended(path, with_name(directory, path, [&](const Named& named) {
+                           return named.is_served()
+                                      ? open_served(named, flags)
+                                      : next_openat(named.directory(), named.path(), flags, mode);
+                         }));
 }
 
 // For programs compiled with _FORTIFY_SOURCE: libc aborts if O_CREAT has no mode.
 SOFTHCA_INTERPOSE(int, door_open_2, "__open_2", (const char* path, int flags)) {
   static SOFTHCA_NEXT Next<int, const char*, int> next("__open_2");
   if (!may_concern(path)) return next(path, flags);
-  return told(path, with_name(path, [&](const Named& named) {
-                return named.is_served() ? open_served(named, flags) : next(named.path(), flags);
-              }));
+  return report_if_ended(path, with_name(path, [&](const Named& named) {
+                           return named.is_served() ? open_served(named, flags)
+                                                    : next(named.path(), flags);
+                         }));
 }
 
 SOFTHCA_INTERPOSE(int, door_openat_2, "__openat_2", (int directory, const char* path, int flags)) {
   static SOFTHCA_NEXT Next<int, int, const char*, int> next("__openat_2");
   if (!may_concern(path)) return next(directory, path, flags);
-  return told(path, with_name(directory, path, [&](const Named& named) {
-                return named.is_served() ? open_served(named, flags)
-                                         : next(named.directory(), named.path(), flags);
-              }));
+  return report_if_ended(path, with_name(directory, path, [&](const Named& named) {
+                           return named.is_served() ? open_served(named, flags)
+                                                    : next(named.directory(), named.path(), flags);
+                         }));
 }
 
 SOFTHCA_INTERPOSE_ALIAS(int, door_open64, "open64", (const char*, int, ...), "open");

@@ -79,7 +79,7 @@ util::Result<void> send_endpoint(int fd, const Endpoint& endpoint) {
   for (std::size_t done = 0; done != kSize;) {
     const auto put = ::send(fd, bytes.data() + done, kSize - done, MSG_NOSIGNAL);
     if (put < 0 && errno == EINTR) continue;
-    if (put < 0) return util::fail_errno("telling the peer who we are");
+    if (put < 0) return util::fail_errno("sending the connection parameters");
     done += static_cast<std::size_t>(put);
   }
   return {};

@@ -121,7 +121,7 @@ util::Result<void> GuestProcess::spawn() {
   channel_ = std::make_unique<Channel>(
       loop_, std::move(channel->ours), Channel::kAnswerMax, *config_.janitor,
       Channel::Handlers{
-          [this](auto number, auto text) { hear(number, text); },
+          [this](auto number, auto text) { handle_message(number, text); },
           [this](bool nonsense) { kill(nonsense ? "what it said is no answer" : nullptr); }});
   auto drain = LogPipe::create(loop_, std::move(log->ours), [](auto level, auto text) {
     if (util::log_enabled(level)) util::log_text(level, text);
@@ -193,7 +193,7 @@ void GuestProcess::restart() {
   restart_->set(util::monotonic_now() + kLongestPause);
 }
 
-void GuestProcess::hear(std::uint32_t number, std::string_view text) {
+void GuestProcess::handle_message(std::uint32_t number, std::string_view text) {
   if (reason_ != nullptr) return;  // it has been killed, and may send messages until it ends
   if (number == 0) {
     if (ready_) return kill("it said twice that it serves");

@@ -81,7 +81,7 @@ class GuestProcess {
 
   util::Result<void> spawn();
   util::Result<void> watch();
-  void hear(std::uint32_t number, std::string_view text);
+  void handle_message(std::uint32_t number, std::string_view text);
   void kill(const char* reason);
   void clear_wake();
   void handle_end();
