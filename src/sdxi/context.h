@@ -48,7 +48,7 @@ struct ContextRun {
   ContextStop stop;
 };
 
-/// Which thread, if any, looks for work of a context that is lent to the workers.
+/// Which thread, if any, looks for work of a context that is assigned to the workers.
 enum class Attention : std::uint8_t {
   kNobody,  ///< no thread looks: a doorbell must queue the context
   kWorker,  ///< a worker looks: the context is queued, being worked on, or polled
@@ -71,8 +71,8 @@ struct Context : ContextRun {
   alignas(64) std::atomic<Attention> attention = Attention::kNobody;
   /// True while the workers own it. Only the control thread changes it, while the gate is closed or
   /// no other thread has a pointer to the context.
-  bool lent = false;
-  /// The queue that holds it. While the context is lent, only the workers change it.
+  bool assigned = false;
+  /// The queue that holds it. While the context is assigned, only the workers change it.
   const ContextQueue* queue = nullptr;
   Context* previous = nullptr;  ///< in that queue
   Context* next = nullptr;

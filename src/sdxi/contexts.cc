@@ -77,7 +77,7 @@ void Contexts::note_doorbell(ContextNumber number, std::uint64_t value) {
     return;
   }
   doorbells_.set_value(number, value);
-  if (auto* context = set_.find(number); context != nullptr && context->lent) {
+  if (auto* context = set_.find(number); context != nullptr && context->assigned) {
     return parts_.workers.ring(*context);
   }
   if (auto* trace = parts_.memory.trace()) [[unlikely]] {
@@ -250,7 +250,7 @@ Turn Contexts::spend(Context& context, ThreadState& thread, std::int64_t budget)
 std::int64_t Contexts::take_turn(Context& context, std::int64_t budget) {
   const auto before = context.bytes;
   // Workers can continue after the one descriptor that they could not execute.
-  thread_.one_descriptor = scheduler_.lendable(context);
+  thread_.one_descriptor = scheduler_.assignable(context);
   const auto turn = spend(context, thread_, budget);
   const auto used = static_cast<std::int64_t>(context.bytes - before) + remote_cost();
   if (context.active) after_turn(context, turn);

@@ -2,7 +2,7 @@
 
 namespace softhca::sdxi {
 
-bool Scheduler::lendable(const Context& context) const {
+bool Scheduler::assignable(const Context& context) const {
   if (parts_.workers.count() == 0 || context.entry.number == 0 || context.stop.begun) return false;
   if (parts_.faults.armed() || context.stop.hang != 0 || context.execution.injected.any())
     return false;
@@ -18,25 +18,25 @@ const std::uint64_t* Scheduler::write_index_of(const Context& context) const {
 }
 
 void Scheduler::enqueue(Context& context) {
-  if (context.lent || context.queued()) return;
-  if (!lendable(context)) return keep(context);
+  if (context.assigned || context.queued()) return;
+  if (!assignable(context)) return keep(context);
   waits_.remove(context);
-  parts_.workers.lend(context);
+  parts_.workers.assign(context);
 }
 
 void Scheduler::keep(Context& context) {
-  if (context.lent || context.queued()) return;
+  if (context.assigned || context.queued()) return;
   waits_.remove(context);
   turns_.push(context);
 }
 
 void Scheduler::ring(Context& context) {
-  if (context.lent) return parts_.workers.ring(context);
+  if (context.assigned) return parts_.workers.ring(context);
   enqueue(context);
 }
 
 void Scheduler::recall(Context& context) {
-  if (!context.lent) return;
+  if (!context.assigned) return;
   const pcie::Paused workers_wait(&parts_.workers.gate());
   {
     const std::lock_guard lock(handed_back_mutex_);
@@ -64,7 +64,7 @@ void Scheduler::look(util::Time now) {
     const std::lock_guard lock(handed_back_mutex_);
     while (!handed_back_.empty()) {
       auto& context = handed_back_.pop();
-      context.lent = false;
+      context.assigned = false;
       context.attention.store(Attention::kNobody, std::memory_order_relaxed);
       turns_.push(context);
     }

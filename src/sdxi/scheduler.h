@@ -55,7 +55,7 @@ class Scheduler {
 
   /// True if workers can take its turns: they reach only memory of this process, and change nothing
   /// but their contexts.
-  bool lendable(const Context& context) const;
+  bool assignable(const Context& context) const;
   const std::uint64_t* write_index_of(const Context& context) const;
 
   /// Called by a worker, inside the gate, that could not continue the context.

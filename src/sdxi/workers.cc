@@ -56,15 +56,15 @@ void Workers::start(unsigned count) {
   }
 }
 
-void Workers::lend(Context& context) {
-  assert(count() > 0 && !context.lent);
-  context.lent = true;
+void Workers::assign(Context& context) {
+  assert(count() > 0 && !context.assigned);
+  context.assigned = true;
   context.attention.store(Attention::kWorker, std::memory_order_relaxed);
   push(context);
 }
 
 void Workers::withdraw(Context& context) {
-  assert(context.lent);
+  assert(context.assigned);
   {
     const std::lock_guard lock(mutex_);
     queue_.remove(context);
@@ -74,7 +74,7 @@ void Workers::withdraw(Context& context) {
     if (worker->current == &context) worker->current = nullptr;
     std::erase_if(worker->watched, [&](const Watch& w) { return w.context == &context; });
   }
-  context.lent = false;
+  context.assigned = false;
   context.attention.store(Attention::kNobody, std::memory_order_relaxed);
 }
 

@@ -1,5 +1,5 @@
 // The worker threads of a function group: they take turns of contexts that the control thread has
-// lent to them. README.md, "Threads", has the whole scheme.
+// assigned to them. README.md, "Threads", has the whole scheme.
 //
 // A worker does only what succeeds in memory of this process. Anything else (an error, an
 // interrupt, memory behind a peer) it leaves undone and hands the context back; the control thread
@@ -32,7 +32,7 @@ class Workers {
   explicit Workers(util::TimeSource clock = util::monotonic_now) : clock_(std::move(clock)) {
     sleeping_.reserve(kMax);
   }
-  /// @pre no context is lent
+  /// @pre no context is assigned
   ~Workers();
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
@@ -70,14 +70,14 @@ class Workers {
 
   // Control thread.
   /// Gives the context to the workers, which look at it immediately.
-  void lend(Context& context);
-  /// Rings the doorbell of a lent context.
+  void assign(Context& context);
+  /// Rings the doorbell of an assigned context.
   void ring(Context& context) {
     const auto before = context.attention.exchange(Attention::kRung);
     if (before == Attention::kNobody) return push(context);
     if (before == Attention::kAsleep) rouse();
   }
-  /// Takes a lent context back from wherever it is. @pre the gate is closed
+  /// Takes an assigned context back from wherever it is. @pre the gate is closed
   void withdraw(Context& context);
 
  private:

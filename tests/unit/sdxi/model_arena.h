@@ -214,7 +214,7 @@ class Arena {
       }
       bool idle = true;
       m.device->contexts().for_each([&idle](const Context& context) {
-        idle = idle && (!context.lent || context.attention == Attention::kNobody);
+        idle = idle && (!context.assigned || context.attention == Attention::kNobody);
       });
       if (!idle) return false;
     }
