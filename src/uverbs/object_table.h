@@ -124,8 +124,8 @@ class Objects {
     of_kind(at->second->kind).erase(at->second.get());
     objects_.erase(at);
   }
-  /// Destroys all objects, users before the used and newest first. Repeats while objects go, since
-  /// the device may know of uses that this table does not.
+  /// Destroys all objects, users before the used and newest first. Repeats this while it makes
+  /// progress, since the device may know of uses that this table does not.
   void clear();
 
  private:

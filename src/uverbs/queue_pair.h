@@ -70,7 +70,7 @@ struct QueuePair : Object, EventTarget {
   /// MODIFY_QP (kernel interface 4.8): the checks of Linux's uverbs_cmd.c, verbs.c and mlx5_ib, in
   /// their order. The attributes then live in the device. `rate_limit`: of a raw packet QP.
   Errno modify(QpAttributes in, std::uint32_t rate_limit = 0);
-  /// QUERY_QP (kernel interface 4.8). `mask`: the attributes asked for; only a DCT regards it.
+  /// QUERY_QP (kernel interface 4.8). `mask`: the requested attributes; only a DCT uses it.
   virtual Errno query(std::uint32_t mask, ib_uverbs_query_qp_resp& out) = 0;
   /// Puts it into the error state: its work requests are flushed, and its peer gets no more
   /// answers.
@@ -78,9 +78,9 @@ struct QueuePair : Object, EventTarget {
   virtual Errno attach(const MulticastGroup&) { return EINVAL; }
   virtual Errno detach(const MulticastGroup&) { return EINVAL; }
 
-  /// Returns the numbers of its objects in the device, which programs with DevX get.
+  /// Writes the numbers of its objects in the device, which programs with DevX get.
   virtual void put_numbers(mlx5_ib_create_qp_resp&) const {}
-  /// Returns the number that DC initiators need (kernel interface 4.14).
+  /// Writes the number that DC initiators need (kernel interface 4.14).
   virtual void put_dctn(mlx5_ib_modify_qp_resp&) const {}
   /// Whether `name` is the DevX name of one of its objects.
   virtual bool has_name(const DevxName& name) const;

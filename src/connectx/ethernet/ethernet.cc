@@ -75,14 +75,14 @@ void Ethernet::forget_template(Sqn sqn) { send_queues_->find(sqn)->forget_templa
 void Ethernet::doorbell(Sqn sqn) {
   auto* sq = send_queues_->find(sqn);
   if (sq == nullptr) return;
-  sq->ring();
+  sq->handle_doorbell();
   schedule(*sq);
 }
 
 void Ethernet::follow_fault_rules() {
   send_queues_->for_each([this](SendQueue& sq) {
     sq.follow_fault_rules();
-    sq.ring();
+    sq.handle_doorbell();
     schedule(sq);
   });
 }

@@ -66,8 +66,8 @@ class SendQueue {
   /// QUERY_SQ: the context as created, with the current state and counters.
   void write_context(util::MutableView<spec::connectx::sq_context> out);
 
-  /// Handles the doorbell: there may be new WQEs.
-  void ring() {
+  /// There may be new WQEs.
+  void handle_doorbell() {
     rung_ = state_ != State::RST;
     wq_.ring.handle_doorbell();
   }

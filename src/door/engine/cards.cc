@@ -97,7 +97,7 @@ bool Cards::is_gone(const driver::Gid& peer, std::uint32_t number) const {
   return is_shared && hub::process_of_block(options_.directory, block) == 0u;
 }
 
-void Cards::look_at_stranger(const driver::Gid& to) {
+void Cards::warn_if_foreign(const driver::Gid& to) {
   bool has_sockets = false;
   for_each([&](const Card& card) { has_sockets = has_sockets || card.machines().any(); });
   foreign_addresses_.look_at(to, has_sockets);

@@ -76,8 +76,8 @@ class Cards {
   bool is_gone(const driver::Gid& peer, std::uint32_t number) const;
   /// Asks the network for an address.
   void ask(const driver::Gid& to);
-  /// Warns of an address that is not reached.
-  void look_at_stranger(const driver::Gid& to);
+  /// Warns if the address, which did not answer, is one of another network or has no route.
+  void warn_if_foreign(const driver::Gid& to);
   /// Which address of the process has a port number of librdmacm, for the questions of other
   /// machines.
   void set_owner_of(hub::ServiceFinder::Owner owner_of) { owner_of_ = std::move(owner_of); }

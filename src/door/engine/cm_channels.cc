@@ -118,7 +118,7 @@ util::Result<void> CmChannels::set_up() {
           },
       .is_local = is_local,
       .ask = [this](const driver::Gid& gid) { cards_.find(0)->ask(gid); },
-      .on_unresolved = [this](const driver::Gid& gid) { cards_.look_at_stranger(gid); },
+      .on_unresolved = [this](const driver::Gid& gid) { cards_.warn_if_foreign(gid); },
       .path_mtu = [this](const driver::Gid& gid) { return cards_.path_mtu(gid); },
       .is_gone = {.address = [this](const driver::Gid& gid) { return is_gone(directory_, gid); },
                   .number = [this](const driver::Gid& gid,

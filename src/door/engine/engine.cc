@@ -116,7 +116,7 @@ void Engine::resolve(Resolution& resolution) {
     driver::Mac mac;
     if (cards.find_present(to, mac)) return;
     const auto step = resolution.step(util::monotonic_now());
-    if (step == Resolution::Step::kGiveUp) return cards.look_at_stranger(to);
+    if (step == Resolution::Step::kGiveUp) return cards.warn_if_foreign(to);
     if (step == Resolution::Step::kAsk) cards.ask(to);
   }
 }
