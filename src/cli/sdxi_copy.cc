@@ -31,7 +31,7 @@ using os::UniqueFd;
 constexpr unsigned kVector = 1;  ///< interrupt vector for completions; the function itself uses 0
 constexpr auto kReaderInterval = std::chrono::milliseconds(10);
 
-/// A pipe whose other end is not open yet, or silent, must not keep the copy from a signal, so
+/// While the other end of a pipe is not open yet, or silent, Ctrl-C must still end the copy. So
 /// files are opened with O_NONBLOCK, and poll(2) waits.
 bool must_wait(int error) { return error == EAGAIN || error == EINTR; }
 

@@ -1,5 +1,5 @@
-// Writes a capture to a file, or to a ring of files, in its own thread, so that capturing never
-// waits for a disk, or for the reader of a pipe.
+// Writes a capture to a file, or to a ring of files, in its own thread: capturing never waits for a
+// disk or for the reader of a pipe.
 #pragma once
 
 #include <cstddef>

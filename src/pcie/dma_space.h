@@ -1,9 +1,9 @@
 // The memory that a function reaches by DMA: maps IOVA (bus address) to host memory.
 //
-// A mapping either points to memory of this process (a guest's memory mapped by file descriptor, or
-// the process's own), or stands for memory that only a peer can reach, and then reads and writes
-// (vfio-user DMA_READ and DMA_WRITE). Hot paths use a pointer from translate(), and fall back to
-// read() and write(), which handle both kinds.
+// A mapping points to memory of this process: a guest's memory mapped by file descriptor, or the
+// process's own. Or it stands for memory that only a peer can reach, by messages (vfio-user
+// DMA_READ and DMA_WRITE). Hot paths use a pointer from translate(), and fall back to read() and
+// write(), which handle both kinds.
 //
 // While the function is no bus master (PCIe 5.0 7.5.1.1.3), or is not in D0, no memory is
 // reachable: every access fails as in unmapped memory. The host's mappings are kept.

@@ -29,8 +29,8 @@ class RequestMemory {
   /// The same by reference only. False if that is not possible; the frame may then hold a part.
   [[nodiscard]] bool refer(const SendEntry& entry, std::uint64_t offset, std::size_t length,
                            wire::Frame& frame) const;
-  /// Fast path for the whole payload of a single-packet message, if it fits behind the headers or
-  /// is one piece of memory behind the same key as the request before. False, with no effect, in
+  /// Fast path for the whole payload of a single-packet message. It must fit behind the headers, or
+  /// be one piece of memory behind the same key as the request before. False, with no effect, in
   /// any other case.
   [[gnu::always_inline]] bool add_short(const SendEntry& e, wire::Frame& frame) {
     const auto& request = e.request;

@@ -4,12 +4,12 @@
 //
 // Each context executes one descriptor at a time, which implements fences and sequential
 // consistency. A long descriptor continues over several turns. Turns are given round robin, each
-// worth the same amount of work (deficit round robin), so that a context with large copies does not
-// slow one with small copies.
+// worth the same amount of work (deficit round robin): large copies of one context do not slow
+// small ones of another.
 //
-// The control thread takes turns in run(). If the group has worker threads, they take all turns but
-// those of context 0, of contexts that stop, and of contexts whose rings are not in local memory.
-// Only the control thread calls the methods, except those of TurnTaker.
+// The control thread takes turns in run(). If the group has worker threads, it takes only those of
+// context 0, of contexts that stop, and of contexts whose rings are not in local memory. Only the
+// control thread calls the methods, except those of TurnTaker.
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,7 @@
 namespace softhca::util {
 
 /// Allocates numbers from [first, first + count). A freed number is not reused until `kRest` others
-/// were freed after it (unless no other is left), so that a stale number does not soon match a new
+/// were freed after it, unless no other is left. So a stale number does not soon match a new
 /// object. The numbers stay dense nevertheless.
 class IdAllocator {
  public:

@@ -50,7 +50,7 @@ class ClientRemoteMemory final : public pcie::RemoteMemory {
 
  private:
   /// After an access that timed out, and when the budget is used up, the client gets no request for
-  /// this long, because waiting blocks all functions of the loop.
+  /// this long: a wait blocks all functions of the loop.
   static constexpr auto kRest = std::chrono::seconds(5);
   /// The budget: time that accesses take away from the loop in a window.
   static constexpr util::Duration kBudget = std::chrono::milliseconds(500);

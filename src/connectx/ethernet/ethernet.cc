@@ -16,8 +16,8 @@ namespace softhca::connectx {
 
 namespace {
 
-/// Limit on the steps (frames, NOPs, flushed WQEs) of one SQ before the next SQ runs, and the cost
-/// of a step with the work of its receiver.
+/// Limit on the steps (frames, NOPs, flushed WQEs) of one SQ before the next SQ runs; the cost of a
+/// step with its receiver's work.
 constexpr unsigned kQueueSteps = 16;
 constexpr std::int64_t kStepWork = 2000;
 /// Limit on the RQs that one poll checks.

@@ -85,7 +85,7 @@ void SendQueue::set_state(State state) {
     executing_ = false;
     rung_ = true;
   }
-  // On a shared doorbell page, only the record shows that WQEs are posted, so the counter that an
+  // On a shared doorbell page, only the record shows that WQEs are posted. The counter that an
   // earlier use of the queue left there must not count.
   if (state == State::RDY && state_ == State::RST && listener_) {
     wq_.ring.disregard(wq_.queue.record);

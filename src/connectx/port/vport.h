@@ -1,9 +1,9 @@
 // The context of the NIC virtual port (PRM 7.3, 12.16): addresses, MTU, RoCE switch.
 //
-// The address lists and promiscuous bits are requests ("request to allow any unicast address") to
-// the manager of a group of vports, which grants them in an L2 table (PRM 12.15). This function is
-// no vport_group_manager and has no L2 table. Its vport is the only one and gets every frame that
-// the port receives. Its flow tables drop unwanted frames.
+// The address lists and promiscuous bits are requests: "request to allow any unicast address". The
+// manager of a group of vports grants them in an L2 table (PRM 12.15). This function is no
+// vport_group_manager and has no L2 table. Its vport is the only one and gets every frame that the
+// port receives. Its flow tables drop unwanted frames.
 //
 // So the lists and bits are only stored and read back. The unicast list and the permanent address
 // also determine which frames loop back to the function.

@@ -65,8 +65,7 @@ class QueuePair final : private rdma::WorkQueues {
   /// Drops all posted WQEs, as 2RST does.
   void reset_rings();
   /// Called when the QP moves from RESET to INIT. On a shared doorbell page, only the record shows
-  /// that WQEs are posted, so the counter that an earlier use of the queue left there must not
-  /// count.
+  /// that WQEs are posted. The counter that an earlier use of the queue left there must not count.
   void begin_record() {
     if (listener_) send_queue_.ring().disregard(queue_.record);
   }

@@ -1,6 +1,6 @@
-// The working directory of a process. If it is one of the tree, the process is in the real
-// directory below the root, as are the programs that it starts, but gets the name that it asked
-// for. fchdir needs no help: its descriptor already refers to the tree.
+// The working directory of a process. If it is one of the tree, the process and the programs that
+// it starts are in the real directory below the root. The process gets the name that it asked for.
+// fchdir needs no help: its descriptor already refers to the tree.
 #include <unistd.h>
 
 #include <cstdlib>
