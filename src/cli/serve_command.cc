@@ -111,7 +111,7 @@ CLI::App* add_serve(CLI::App& app, server::ServeOptions& options) {
       ->add_option(
           "--fault", options.faults,
           fmt::format("A fault to inject, or @FILE with one on each line. Into SDXI functions: {}. "
-                      "Into ConnectX and RSNIC: {}. Into the network: {}",
+                      "Into ConnectX, RSNIC and JingZhao: {}. Into the network: {}",
                       sdxi::kFaultHelp, hca::fault_help(), fabric::network_fault_help()))
       ->allow_extra_args(false);
   command->add_flag("--isolate", options.isolate,

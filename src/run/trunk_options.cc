@@ -118,7 +118,7 @@ std::string read_trunk_words(const std::string& directory) {
 void add_trunk_options(CLI::App& command, TrunkOptions& options) {
   command
       .add_option("--join", options.join,
-                  fmt::format("Join the fabric with that of another machine, whose hub listens "
+                  fmt::format("Join the network with that of another machine, whose hub listens "
                               "there (UDP, port {} by default). May be repeated",
                               trunk::kPort))
       ->type_name("HOST[:PORT]")
