@@ -4,6 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <span>
+#include <string>
+#include <vector>
 
 namespace softhca::hca {
 namespace {
@@ -24,6 +27,22 @@ const FaultGap* gap_of(std::string_view text, const FaultDialect& dialect) {
   };
   const auto found = std::ranges::find_if(dialect.gaps, meets);
   return found == dialect.gaps.end() ? nullptr : &*found;
+}
+
+/// The end of the gaps from `first` on that have its action and its reason.
+auto end_of_alike(std::vector<FaultGap>::const_iterator first,
+                  std::vector<FaultGap>::const_iterator last) {
+  return std::find_if_not(first, last, [&](const FaultGap& gap) {
+    return gap.action == first->action && gap.why == first->why;
+  });
+}
+
+/// @pre the gaps have one reason
+std::string refused_text(std::span<const FaultGap> gaps) {
+  std::vector<std::string> words;
+  for (const auto& gap : gaps) words.push_back(fmt::format("`{}={}`", gap.key, gap.value));
+  return fmt::format("{} {} refused: {}", fmt::join(words, ", "), gaps.size() == 1 ? "is" : "are",
+                     gaps.front().why);
 }
 
 }  // namespace
@@ -50,9 +69,10 @@ std::string dialect_table(const FaultDialect& dialect) {
     for (const auto& note : dialect.notes) {
       if (note.action == kind.action) parts.emplace_back(note.text);
     }
-    for (const auto& gap : dialect.gaps) {
-      if (gap.action != kind.action) continue;
-      parts.push_back(fmt::format("`{}={}` is refused: {}", gap.key, gap.value, gap.why));
+    for (auto gap = dialect.gaps.begin(); gap != dialect.gaps.end();) {
+      const auto end = end_of_alike(gap, dialect.gaps.end());
+      if (gap->action == kind.action) parts.push_back(refused_text({gap, end}));
+      gap = end;
     }
     if (parts.empty()) parts.emplace_back("as above");
     text += fmt::format("| `{}` | {} |\n", kind.name, fmt::join(parts, ". "));
