@@ -248,7 +248,7 @@ bool Hub::serve(Client& client, const Request& request) {
 }
 
 /// Delivers frames that a departed process sent before. True: nothing is left, so remove it.
-bool Hub::take_leave(Client& client) {
+bool Hub::drain_departed(Client& client) {
   if (!client.leaves) return false;
   const bool more = client.last_frames < kLastFrames && !client.link.prepare_to_sleep();
   if (!more) ++counters_.left;
@@ -298,7 +298,7 @@ void Hub::turn() {
   if (now != 0) {
     poll_.work(options_.clock());
   } else if (held_) {
-    return look_later();
+    return poll_soon();
   } else if (!poll_.look(options_.clock())) {
     std::erase_if(active_, [](Client* client) {
       client->active = !client->link.prepare_to_sleep();
@@ -309,7 +309,7 @@ void Hub::turn() {
 }
 
 /// Poll again soon: a draining ring raises no event.
-void Hub::look_later() {
+void Hub::poll_soon() {
   const auto nanoseconds = std::chrono::nanoseconds(kLookAgain).count();
   const itimerspec when{.it_interval = {}, .it_value = {.tv_sec = 0, .tv_nsec = nanoseconds}};
   ::timerfd_settime(timer_.get(), 0, &when, nullptr);
@@ -337,7 +337,7 @@ std::size_t Hub::take_frames(Client& client) {
       });
     }
     if (must_wait(client, frame.head())) return fabric::Verdict::kWaits;
-    return look_at(client, frame.head()) ? fabric::Verdict::kTaken : fabric::Verdict::kGoes;
+    return consumes(client, frame.head()) ? fabric::Verdict::kTaken : fabric::Verdict::kGoes;
   });
   station_.flush();
   switch_.deliver(kAll);
@@ -366,16 +366,16 @@ void Hub::settle() {
     if (client->link.settle()) os::EventSignal::instance().raise(client->wake.get());
     if (client->link.broken()) {
       broken.push_back(client.get());
-    } else if (take_leave(*client)) {
+    } else if (drain_departed(*client)) {
       left.push_back(client.get());
     }
-    look_for_loss(*client);
+    report_loss(*client);
   }
   for (auto* client : broken) expel(*client, "it broke the rules of its rings");
   for (auto* client : left) remove(*client);
 }
 
-void Hub::look_for_loss(Client& client) {
+void Hub::report_loss(Client& client) {
   const auto lost = client.link.counters().dropped_full - client.losses_seen;
   if (lost == 0) return;
   client.losses_seen += lost;

@@ -107,7 +107,7 @@ class Hub {
   void handle_socket(Client& client);
   bool serve(Client& client, const Request& request);
   bool forward(unsigned number, const ForwardedDatagram& datagram);
-  bool take_leave(Client& client);
+  bool drain_departed(Client& client);
   void handle_bell(Client& client);
   void remove(Client& client);
   void expel(Client& client, const char* reason);
@@ -116,7 +116,7 @@ class Hub {
   void turn();
   std::size_t receive();
   void settle();
-  void look_for_loss(Client& client);
+  void report_loss(Client& client);
   Client* find(unsigned number) const;
   bool must_wait(const Client& client, std::span<const std::byte> frame);
   bool is_full(Client& client);
@@ -124,11 +124,11 @@ class Hub {
   // Hubs of other machines (hub_links.cc).
   void attach_others();
   std::size_t take_from_others();
-  void look_later();
+  void poll_soon();
   bool note(Client& client, LinkNote::Kind kind, unsigned about);
   void report_departed(Client& client);
   std::size_t take_frames(Client& client);
-  bool look_at(Client& client, std::span<const std::byte> frame);
+  bool consumes(Client& client, std::span<const std::byte> frame);
   void count_frame(Client& client, unsigned to);
   void introduce(Client& a, Client& b);
   void warn(std::string_view text);

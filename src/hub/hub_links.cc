@@ -50,7 +50,7 @@ void Hub::report_departed(Client& client) {
 }
 
 /// Handles notes, and counts other frames. True: the frame is not forwarded.
-bool Hub::look_at(Client& client, std::span<const std::byte> frame) {
+bool Hub::consumes(Client& client, std::span<const std::byte> frame) {
   if (frame.size() < wire::EthernetLayout::kSize) return false;
   const auto to = number_of(frame);
   const auto said = LinkNote::parse(frame);
