@@ -30,7 +30,7 @@ class Answers {
   const AnswerRing& ring() const { return ring_; }
   /// True if a response or the reply is to be sent.
   bool any() const { return due_ || !ring_.empty(); }
-  /// Sends nothing of that.
+  /// Drops the waiting responses and the reply.
   void clear() {
     ring_.clear();
     due_ = false;
@@ -41,7 +41,7 @@ class Answers {
   /// Sends the response immediately if no other one waits and it has one packet.
   void send_only();
   /// Sends at most `packets_max` packets of the oldest response. Returns their number, or 0 if the
-  /// memory can no longer be read: fault().
+  /// memory can no longer be read; fault() then has the reason.
   unsigned send_front(unsigned packets_max);
   /// Why the oldest response could not be sent.
   Reason fault() const { return fault_; }

@@ -27,7 +27,7 @@ class Retransmission {
   void start(std::uint32_t psn);
   void stop();
   void handle_attributes();
-  /// All retries are left again.
+  /// Restores the full number of retries.
   void refresh_retries() { retries_.refresh(qp_.attributes()); }
 
   /// The next `count` packets of a request are sent; the next PSN is `psn_after`.
@@ -53,11 +53,12 @@ class Retransmission {
   /// Sends nothing before `time`: the QP is rate-limited (congestion.h).
   void wait_for_rate(util::Time time);
 
-  // Page faults: nothing is sent until the page is present. `committed`: bytes of the message
-  // already done.
-  /// `fault` of the request that is being sent.
+  // Faults. For an absent page the requester waits, and sends nothing meanwhile. For any other
+  // fault the request fails. `committed`: bytes of the message already done.
+  /// A fault in the payload of the request that is being sent.
   void hold_or_refuse(SendEntry& entry, Reason fault, std::uint64_t committed);
-  /// `fault` in placing the data of the oldest unanswered request: they are requested again.
+  /// A fault in storing the data of the oldest unanswered request. After a wait they are requested
+  /// again.
   void hold_or_fail(Reason fault, std::uint64_t committed);
   /// Transport::resume().
   bool resume(bool failed);
