@@ -136,7 +136,7 @@ util::Result<std::string> make_held(const EnvOptions& options, const std::string
 }
 
 /// Reads the variables that hold() reports.
-util::Result<std::vector<std::string>> hear(const UniqueFd& from) {
+util::Result<std::vector<std::string>> receive_variables(const UniqueFd& from) {
   std::string all;
   std::array<char, 256> part;
   for (;;) {
@@ -203,7 +203,7 @@ util::Result<void> make_environment(const EnvOptions& options) {
   if (auto written = run::write_device_files(member->directory, *shown); !written) return written;
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return util::fail_errno("pipe");
-  const UniqueFd hears(ends[0]);
+  const UniqueFd result(ends[0]);
   UniqueFd begun(ends[1]);
   const auto holder = ::fork();
   if (holder < 0) return util::fail_errno("fork");
@@ -212,7 +212,7 @@ util::Result<void> make_environment(const EnvOptions& options) {
          std::move(begun));
   }
   begun.reset();
-  auto held = hear(hears);
+  auto held = receive_variables(result);
   if (!held) return tl::unexpected(held.error());
   const auto all = run::environment_for(run::own_environment(), *library, member->directory);
   std::vector<std::string> variables(all.end() - run::kOwnVariables, all.end());

@@ -128,7 +128,8 @@ util::Result<int> Run::run() {
                  why.c_str());
   }
   auto environment = run::environment_for(run::own_environment(), *library, directory_);
-  if (auto told = notify_program(*rules, environment); !told) return tl::unexpected(told.error());
+  if (auto notified = notify_program(*rules, environment); !notified)
+    return tl::unexpected(notified.error());
   const auto started = run::start_program(options_.program, environment, signals_before_);
   if (started.pid < 0) {
     std::fprintf(stderr, "softhca: %s\n", started.reason.c_str());

@@ -15,7 +15,7 @@ namespace {
 
 using Kind = Event::Kind;
 
-constexpr auto kLookForGone = std::chrono::seconds(1);
+constexpr auto kPeerCheckInterval = std::chrono::seconds(1);
 
 /// `mad`: null if the peer's process was killed.
 Event rejection_in(const Mad* mad) {
@@ -190,9 +190,9 @@ bool Connections::is_gone(const Connection& connection, const Gone& gone, Found&
   return of_block->second;
 }
 
-void Connections::look_for_the_gone(const Gone& gone, util::Time now) {
-  if (now - looked_for_gone_ < kLookForGone) return;
-  looked_for_gone_ = now;
+void Connections::find_dead_peers(const Gone& gone, util::Time now) {
+  if (now - peers_checked_ < kPeerCheckInterval) return;
+  peers_checked_ = now;
   Found found;
   for (const auto& [number, at] : table_.all()) {
     auto& connection = *at;

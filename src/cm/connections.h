@@ -69,7 +69,7 @@ class Connections {
     std::function<bool(const wire::Gid& peer, std::uint32_t number)> number;
   };
   /// Disconnects peers whose process was killed. On Linux the peer's kernel would disconnect them.
-  void look_for_the_gone(const Gone& gone, util::Time now);
+  void find_dead_peers(const Gone& gone, util::Time now);
 
  private:
   void receive_request(const Received& message, bool datagram, util::Time now);
@@ -85,7 +85,7 @@ class Connections {
   void wait_for_packets(Connection& connection, util::Time now);
   void send_rej(const Connection& connection, std::uint16_t reason,
                 std::span<const std::byte> private_data);
-  /// Results of look_for_the_gone(), by peer and by the upper bits of its number.
+  /// Results of find_dead_peers(), by peer and by the upper bits of its number.
   using Found = std::map<std::pair<std::array<std::byte, 16>, std::uint32_t>, bool>;
   static bool is_gone(const Connection& connection, const Gone& gone, Found& found);
   void handle_death(Connection& connection, util::Time now);
@@ -96,7 +96,7 @@ class Connections {
   Services& services_;
   Wakeup& wakeup_;
   Transmitter transmitter_;
-  util::Time looked_for_gone_{};
+  util::Time peers_checked_{};
 };
 
 }  // namespace softhca::cm

@@ -75,7 +75,7 @@ class Hub {
     std::uint64_t frames = 0;       ///< taken out of rings
     std::uint64_t dropped = 0;      ///< for processes that did not keep up
     std::uint64_t links = 0;        ///< given to pairs of processes
-    std::uint64_t to_the_gone = 0;  ///< frames to processes that have left
+    std::uint64_t to_departed = 0;  ///< frames to processes that have left
   };
 
   /// Listens at `socket_path`; the hub removes the file when it ends. `loop` must outlive it.
@@ -126,7 +126,7 @@ class Hub {
   std::size_t take_from_others();
   void look_later();
   bool note(Client& client, LinkNote::Kind kind, unsigned about);
-  void tell_of_the_gone(Client& client);
+  void report_departures(Client& client);
   std::size_t take_frames(Client& client);
   bool look_at(Client& client, std::span<const std::byte> frame);
   void count_frame(Client& client, unsigned to);

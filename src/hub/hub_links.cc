@@ -42,10 +42,10 @@ bool Hub::note(Client& client, LinkNote::Kind kind, unsigned about) {
 
 /// Notifies the client of departed peers, until its ring is full; later calls continue. Without the
 /// note the link would carry frames for the next owner of the number.
-void Hub::tell_of_the_gone(Client& client) {
-  while (!client.gone.empty()) {
-    if (!note(client, LinkNote::Kind::kGone, *client.gone.begin())) return;
-    client.gone.erase(client.gone.begin());
+void Hub::report_departures(Client& client) {
+  while (!client.departed.empty()) {
+    if (!note(client, LinkNote::Kind::kGone, *client.departed.begin())) return;
+    client.departed.erase(client.departed.begin());
   }
 }
 
@@ -57,10 +57,10 @@ bool Hub::look_at(Client& client, std::span<const std::byte> frame) {
   if (!said) {
     if (client.is_willing && to != 0 && options_.tap == nullptr) count_frame(client, to);
     // The switch would flood frames for a departed process, whose peers keep retransmitting.
-    const bool to_the_gone =
+    const bool to_departed =
         to != 0 && find(to) == nullptr && (options_.others == nullptr || !options_.others->has(to));
-    if (to_the_gone) ++counters_.to_the_gone;
-    return to_the_gone;
+    if (to_departed) ++counters_.to_departed;
+    return to_departed;
   }
   // A process may send notes only about itself. A guest can send any frame in its server's name, so
   // willingness is stated on the socket. Without it a process has no links, and so no notes.

@@ -82,11 +82,11 @@ class RoceSocket {
   /// a wire. @pre their source is address()
   void send(std::span<const wire::RoceDatagram> packets);
   /// Transmits at most `frames` received packets by `port`, which must always be the same one.
-  /// A message of the kernel with several packets may exceed that. Calls `heard(source)` before
+  /// A message of the kernel with several packets may exceed that. Calls `on_source(source)` before
   /// those of each message. Returns their number.
-  template <class Heard>
+  template <class OnSource>
   std::size_t receive(fabric::Port& port, wire::DatagramReader& reader, std::size_t frames,
-                      Heard&& heard) {
+                      OnSource&& on_source) {
     give_back(port.released());
     std::size_t count = 0;
     for (bool more = true; more && count < frames;) {
@@ -99,7 +99,7 @@ class RoceSocket {
         for (auto left = arrival.count; left != 0; --left) {
           auto& frame = port.draft();
           if (!read(arrival, reader, frame)) continue;
-          if (!std::exchange(any, true)) heard(arrival.path.source);
+          if (!std::exchange(any, true)) on_source(arrival.path.source);
           last_number_ = port.transmit(frame);
         }
         note_number(batch.first + i);

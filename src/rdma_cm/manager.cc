@@ -44,7 +44,7 @@ void Manager::tick(util::Time now) {
     connections_.tick(now);
     resolver_.set_wakeup();
   }
-  connections_.look_for_the_gone(options_.is_gone, now);
+  connections_.find_dead_peers(options_.is_gone, now);
 }
 
 void Manager::drop_closed() {

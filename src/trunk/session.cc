@@ -15,7 +15,7 @@ Session::Session(const Ends& ends, const Keys& keys, const Blocks& blocks, Out& 
       out_(out),
       clock_(clock),
       mtu_(clock()),
-      heard_(clock()),
+      last_members_(clock()),
       next_members_(clock()) {
   for (unsigned block = 0; block != blocks.size(); ++block) {
     if (blocks[block]) members_[block];
@@ -73,7 +73,7 @@ bool Session::take_members(const Head& head, std::span<const std::byte> body) {
   counters_.malformed += members ? 0 : 1;
   // Shorter datagrams cross a path that has shrunk, so only a padded one proves that the session
   // works.
-  if (members && body.size() + kOverhead >= kDatagramMin) heard_ = clock_();
+  if (members && body.size() + kOverhead >= kDatagramMin) last_members_ = clock_();
   if (!members || head.sequence < members_sequence_) return false;
   members_sequence_ = head.sequence;
   return std::exchange(members_, *std::move(members)) != members_;
@@ -192,7 +192,7 @@ void Session::tick(const Members& own) {
 }
 
 util::Time Session::next() const {
-  return std::min({next_members_, mtu_.next(), heard_ + kSilence});
+  return std::min({next_members_, mtu_.next(), last_members_ + kSilence});
 }
 
 }  // namespace softhca::trunk

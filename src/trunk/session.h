@@ -76,7 +76,7 @@ class Session {
   void tick(const Members& own);
   /// When tick() must be called.
   util::Time next() const;
-  bool is_over() const { return said_goodbye_ || clock_() - heard_ >= kSilence; }
+  bool is_over() const { return said_goodbye_ || clock_() - last_members_ >= kSilence; }
 
   const Ends& ends() const { return ends_; }
   const Members& members() const { return members_; }
@@ -111,7 +111,7 @@ class Session {
   Reassembly reassembly_;
   Members members_;
   std::uint64_t members_sequence_ = 0;
-  util::Time heard_;  ///< when the last padded kMembers came
+  util::Time last_members_;  ///< when the last padded kMembers came
   util::Time next_members_;
   bool said_goodbye_ = false;
   Counters counters_;

@@ -75,7 +75,7 @@ class Server {
   std::optional<Session> session_;
   /// The session has handled something of its client and goes on. Another server that looks for a
   /// listener at this path connects and sends nothing.
-  bool heard_ = false;
+  bool has_client_ = false;
   std::uint32_t watched_ = 0;  ///< events for which the session's socket is watched
   util::RateLimiter notes_{3, std::chrono::seconds(10)};
   ClientNotes client_notes_;

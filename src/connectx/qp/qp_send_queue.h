@@ -78,7 +78,7 @@ inline rdma::Fetch QpSendQueue::fetch(MappedQueue& queue, WqeReader& reader,
   if (!ring_.look(queue.record)) return Fetch::kUnreadable;
   const auto available = ring_.known();
   if (available == 0) return Fetch::kNothing;
-  if (!template_.is_known()) return fetch_datagram(queue, reader, available, request);
+  if (!template_.is_set()) return fetch_datagram(queue, reader, available, request);
   if (const auto* at = ring_.at_next(queue.memory, kWqeBasicBlock)) {
     const auto block = reader.room().first<kWqeBasicBlock>();
     std::memcpy(block.data(), at, kWqeBasicBlock);

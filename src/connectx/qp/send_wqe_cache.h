@@ -79,8 +79,8 @@ class ControlCache {
 /// Template for WQEs of a connected service.
 class SendWqeCache : ControlCache {
  public:
-  void forget() { usual_ = false; }
-  bool is_known() const { return usual_; }
+  void forget() { is_set_ = false; }
+  bool is_set() const { return is_set_; }
   /// Call it after decode_send_wqe() has decoded `wqe`. If `wqe` is one basic block of a connected
   /// service with one data segment, remembers it, else forgets the template.
   void remember(std::span<const std::byte> wqe, const SendWqeControl& control,
@@ -88,14 +88,14 @@ class SendWqeCache : ControlCache {
   /// Fast path of decode_send_wqe() for a WQE that matches the template. It also sets the cookie.
   /// If the WQE does not match, returns false and changes at most the vectors of `request`.
   /// `block`: a copy of the WQE.
-  /// @pre is_known()
+  /// @pre is_set()
   bool decode(std::span<const std::byte, kWqeBasicBlock> block, std::uint16_t expected_index,
               rdma::SendRequest& request) const;
 
  private:
   using Remote = spec::connectx::wqe_raddr_segment;
 
-  bool usual_ = false;
+  bool is_set_ = false;
   bool has_remote_ = false;
 };
 

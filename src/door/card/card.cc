@@ -149,7 +149,7 @@ util::Result<void> Card::set_up() {
   device_ = *std::move(device);
   counters_ =
       std::make_unique<RunCounters>(options_.directory, fmt::format("mlx5_{}", options_.number));
-  tell_neighbours();
+  announce_addresses();
   if (shared != nullptr) {
     machines_.reach(switch_, mac(), addresses_, fmt::format("mlx5_{}", options_.number),
                     options_.address, options_.clock, *link_);
@@ -193,7 +193,7 @@ util::Time Card::run_as_far_as_there_is_room(util::Time now) {
   return model_->run(now, static_cast<std::int64_t>(packets) * connectx::Device::kPacketWork);
 }
 
-void Card::tell_neighbours() {
+void Card::announce_addresses() {
   std::vector<hub::Neighbours::Address> all;
   for (const auto& gid : addresses_.all()) all.push_back(gid);
   // Last, so that requests for addresses that are not link-local come from one that is not.
@@ -285,7 +285,7 @@ unsigned Card::follow_host() {
       if (!there && at < kGids) set(at, uverbs::GidEntry{.gid = gid, .roce_v2 = v2});
     }
   }
-  tell_neighbours();
+  announce_addresses();
   return changes;
 }
 

@@ -122,7 +122,7 @@ class Card {
   void progress_device();
   std::size_t packets_of_room();
   util::Time run_as_far_as_there_is_room(util::Time now);
-  void tell_neighbours();
+  void announce_addresses();
   driver::Mac mac() const;
 
   const Options options_;

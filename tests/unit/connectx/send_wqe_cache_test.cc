@@ -115,7 +115,7 @@ TEST(SendWqeCache, GivesWhatTheLongWayGives) {
     const auto index = static_cast<std::uint16_t>(i);
     const auto wqe = random_wqe(random, index);
     rdma::SendRequest quick;
-    const bool decoded = seen.is_known() && seen.decode(block_of(wqe), index, quick);
+    const bool decoded = seen.is_set() && seen.decode(block_of(wqe), index, quick);
     const auto full = decode(wqe, index, seen);
     if (!decoded) continue;
     ++taken;
@@ -154,15 +154,15 @@ TEST(SendWqeCache, InlineDataEndWithTheUnitsThatTheWqeHas) {
 
 TEST(SendWqeCache, NothingIsKnownOfDatagramsAndAfterForgetting) {
   SendWqeCache seen;
-  EXPECT_FALSE(seen.is_known());
+  EXPECT_FALSE(seen.is_set());
   const auto wqe = WqeBuilder(WqeOpcode::SEND, 3, kSeenQpn).data(3, 4, 5);
   ASSERT_TRUE(decode(wqe, 3, seen));
   rdma::SendRequest request;
   EXPECT_TRUE(seen.decode(block_of(wqe), 3, request));
   seen.forget();
-  EXPECT_FALSE(seen.is_known());
+  EXPECT_FALSE(seen.is_set());
   ASSERT_TRUE(decode(datagram(WqeOpcode::SEND, 4, 1).data(3, 4, 5), 4, seen, QpType::kUd));
-  EXPECT_FALSE(seen.is_known());
+  EXPECT_FALSE(seen.is_set());
 }
 
 /// Decodes on the slow path, as a UD WQE.

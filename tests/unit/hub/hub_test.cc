@@ -221,7 +221,7 @@ TEST_F(HubTest, FramesForAProcessThatLeftReachNoOther) {
   in_loop([this] { EXPECT_EQ(hub_->clients(), 2u); });
   for (int i = 0; i < 3; ++i) a->send(its, "are you there?");
   a->send(b->mac(), "nobody is there");
-  in_loop([this] { EXPECT_EQ(hub_->counters().to_the_gone, 3u); });
+  in_loop([this] { EXPECT_EQ(hub_->counters().to_departed, 3u); });
   EXPECT_THAT(b->take(), ElementsAre("nobody is there"));
 }
 

@@ -110,7 +110,7 @@ TEST_F(OtherHubsTest, AFrameForANumberOfNobodyGoesNowhere) {
   a_->send(address_of(77).to_u64(), "lost");
   run_all();
   EXPECT_THAT(others.recorder.texts, IsEmpty());
-  EXPECT_EQ(hub_->counters().to_the_gone, 1u);
+  EXPECT_EQ(hub_->counters().to_departed, 1u);
 }
 
 TEST_F(OtherHubsTest, AFrameFromOthersReachesItsProcess) {

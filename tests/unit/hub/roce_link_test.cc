@@ -495,7 +495,7 @@ TEST(RocePeers, AnAddressIsBeyondTheHubOnceNoStationHasAnsweredOrAPacketCame) {
   peers.ask(one, now + RocePeers::kGrace / 2);  // asked again: the time runs from the first
   EXPECT_TRUE(peers.is_beyond(one, now + RocePeers::kGrace));
   EXPECT_FALSE(peers.is_beyond(two, now));
-  peers.hear(two);
+  peers.note_source(two);
   EXPECT_TRUE(peers.is_beyond(two, now));
 }
 
