@@ -2,7 +2,7 @@
 
 namespace softhca::hca {
 
-std::optional<std::uint32_t> DoorbellRecord::read_afar(unsigned dword) {
+std::optional<std::uint32_t> DoorbellRecord::read_slow(unsigned dword) {
   if (dma_ == nullptr) return std::nullopt;
   if (generation_ != dma_->generation()) {
     generation_ = dma_->generation();

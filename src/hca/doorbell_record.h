@@ -23,7 +23,7 @@ class DoorbellRecord {
   /// Reads dword 0 or 1 with acquire order: everything that software wrote before it is visible
   /// after it. Nothing if the memory is gone.
   std::optional<std::uint32_t> read(unsigned dword) {
-    if (host_ == nullptr || generation_ != dma_->generation()) return read_afar(dword);
+    if (host_ == nullptr || generation_ != dma_->generation()) return read_slow(dword);
     return load(dword);
   }
 
@@ -34,7 +34,7 @@ class DoorbellRecord {
     return util::load_be32(reinterpret_cast<const std::byte*>(&raw));
   }
   /// Slow path of read(): no valid host address is cached, or the memory is remote.
-  std::optional<std::uint32_t> read_afar(unsigned dword);
+  std::optional<std::uint32_t> read_slow(unsigned dword);
 
   static constexpr std::uint64_t kDword = sizeof(std::uint32_t);
 

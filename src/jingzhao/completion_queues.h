@@ -66,7 +66,7 @@ class CompletionQueues final : private IcmCache::Owner {
     /// Fast path of write(): the context and the ring are cached, and the CQ is not armed. False,
     /// with no effect, in any other case: then call write().
     template <class Fill>
-    bool write_at_hand(Fill&& fill) const;
+    bool write_fast(Fill&& fill) const;
 
    private:
     friend CompletionQueues;
@@ -171,12 +171,11 @@ class CompletionQueues final : private IcmCache::Owner {
 };
 
 template <class Fill>
-bool CompletionQueues::Place::write_at_hand(Fill&& fill) const {
+bool CompletionQueues::Place::write_fast(Fill&& fill) const {
   if (queue_ == nullptr) return false;
   auto* const queue = queue_->get();
   return queue != nullptr && queue->attention == 0 &&
-         all_->contexts_.touch_again(queue->slot, queue->brought) &&
-         queue->ring.write_at_hand(fill);
+         all_->contexts_.touch_fast(queue->slot, queue->brought) && queue->ring.write_fast(fill);
 }
 
 }  // namespace softhca::jingzhao

@@ -88,8 +88,8 @@ void inspect_objects(const Objects* objects, util::Inspection& out) {
   });
   part("memory_keys", [&](util::InspectNode& node) {
     node.add("installed", objects->memory_keys->count());
-    node.add("at_hand", objects->memory_keys->at_hand());
-    node.add("pages_at_hand", objects->memory_keys->pages_at_hand());
+    node.add("at_hand", objects->memory_keys->cached());
+    node.add("pages_at_hand", objects->memory_keys->cached_pages());
   });
   part("events", [&](util::InspectNode& node) {
     const auto& counters = objects->event_queues->counters();

@@ -123,7 +123,7 @@ CommandResult MemoryKeys::write_mtt(std::uint64_t start, std::span<const std::ui
     return refuse(Status::BAD_PARAM, "3.2.2.1", "no ICM is mapped for the MTT entries");
   }
   // Before the entries change: a write that fails halfway has changed some.
-  evict_if([&](const AtHand& region) {
+  evict_if([&](const CachedRegion& region) {
     return region.first_mtt < end && region.first_mtt + region.mtts > start;
   });
   for (auto i = start; i != end; ++i) {
@@ -143,24 +143,24 @@ CommandResult MemoryKeys::write_mtt(std::uint64_t start, std::span<const std::ui
 void MemoryKeys::drop(std::span<const Icm::Range> ranges) {
   mpts_.drop(ranges);
   mtts_.drop(ranges);
-  evict_if([](const AtHand&) { return true; });
+  evict_if([](const CachedRegion&) { return true; });
 }
 
-void MemoryKeys::forget(const AtHand& region) {
+void MemoryKeys::forget(const CachedRegion& region) {
   parts_.unloaded.add(keys_.extract_index(region.index));
-  pages_at_hand_ -= region.mtts;
+  cached_pages_ -= region.mtts;
   std::erase_if(partial_, [&](const Partial& one) { return one.region.index == region.index; });
 }
 
 void MemoryKeys::evict() {
-  forget(at_hand_.front());
-  at_hand_.pop_front();
+  forget(cached_.front());
+  cached_.pop_front();
 }
 
 template <class Which>
 void MemoryKeys::evict_if(Which&& which) {
-  keys_.work().charge(static_cast<std::int64_t>(at_hand_.size()) * kCompareWork);
-  std::erase_if(at_hand_, [&](const AtHand& region) {
+  keys_.work().charge(static_cast<std::int64_t>(cached_.size()) * kCompareWork);
+  std::erase_if(cached_, [&](const CachedRegion& region) {
     if (!which(region)) return false;
     forget(region);
     return true;
@@ -168,7 +168,7 @@ void MemoryKeys::evict_if(Which&& which) {
 }
 
 void MemoryKeys::evict_index(std::uint32_t index) {
-  evict_if([&](const AtHand& region) { return region.index == index; });
+  evict_if([&](const CachedRegion& region) { return region.index == index; });
 }
 
 /// Reads entries of a short list through the cache, and those of a long list directly from host
@@ -212,7 +212,8 @@ void MemoryKeys::bring(std::uint32_t index) {
   attributes.start = start_of(entry);
   attributes.length = entry.get(Mpt::length);
   attributes.log_page_size = log_page_of(entry);
-  const AtHand region{.index = index, .first_mtt = entry.get(Mpt::mtt_seg), .mtts = mtts_of(entry)};
+  const CachedRegion region{
+      .index = index, .first_mtt = entry.get(Mpt::mtt_seg), .mtts = mtts_of(entry)};
   // Software may have changed the host memory since.
   const bool good = keys_.shape().index(attributes.key) == index &&
                     attributes.start + attributes.length >= attributes.start &&
@@ -230,14 +231,14 @@ void MemoryKeys::bring(std::uint32_t index) {
     parts_.unloaded.ask_for_turn();
   }
   keys_.insert(std::move(key));
-  at_hand_.push_back(region);
-  pages_at_hand_ += region.mtts;
+  cached_.push_back(region);
+  cached_pages_ += region.mtts;
   unsettled_ = unsettled_ || is_crowded() || !partial_.empty();
 }
 
 /// Appends `count` pages from the `first` page of the region on. False if their MTT entries cannot
 /// be read.
-bool MemoryKeys::load(rdma::MemoryKey& key, const AtHand& region, std::uint64_t first,
+bool MemoryKeys::load(rdma::MemoryKey& key, const CachedRegion& region, std::uint64_t first,
                       std::uint64_t count) {
   const auto in_page = (std::uint64_t{1} << key.attributes().log_page_size) - 1;
   const bool is_long = region.mtts > std::uint64_t{kMttsOfLine} * mtts_.capacity() / 4;

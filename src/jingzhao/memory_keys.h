@@ -85,9 +85,9 @@ class MemoryKeys final : private rdma::KeySource {
   const IcmCache& mtts() const { return mtts_; }
   IcmCache& mpts() { return mpts_; }
   IcmCache& mtts() { return mtts_; }
-  std::size_t at_hand() const { return at_hand_.size(); }
+  std::size_t cached() const { return cached_.size(); }
   /// Pages of the cached regions, loaded or not.
-  std::uint64_t pages_at_hand() const { return pages_at_hand_; }
+  std::uint64_t cached_pages() const { return cached_pages_; }
   /// Cached regions that are not loaded wholly.
   std::size_t partial() const { return partial_.size(); }
 
@@ -100,25 +100,26 @@ class MemoryKeys final : private rdma::KeySource {
   /// Limit on partial_, which is searched.
   static constexpr std::size_t kPartialMax = 128;
   /// A cached region, with the position of its MTT entries.
-  struct AtHand {
+  struct CachedRegion {
     std::uint32_t index;
     std::uint64_t first_mtt;
     std::uint64_t mtts;
   };
   /// A cached region whose pages from `loaded` on are not loaded yet.
   struct Partial {
-    AtHand region;
+    CachedRegion region;
     std::uint64_t loaded;
   };
 
   bool is_crowded() const {
-    return at_hand_.size() > parts_.cache || pages_at_hand_ > limits::kMaxPagesAtHand;
+    return cached_.size() > parts_.cache || cached_pages_ > limits::kMaxCachedPages;
   }
-  void forget(const AtHand& region);
+  void forget(const CachedRegion& region);
   void bring(std::uint32_t index) override;
   std::optional<pcie::Iova> bring_page(rdma::MKey key, std::uint64_t number) override;
   void load_rest(util::WorkBudget& work);
-  bool load(rdma::MemoryKey& key, const AtHand& region, std::uint64_t first, std::uint64_t count);
+  bool load(rdma::MemoryKey& key, const CachedRegion& region, std::uint64_t first,
+            std::uint64_t count);
   bool read_mtts(std::uint64_t first, std::span<std::uint64_t> pages, bool is_long);
   void note_no_mtt(std::uint32_t index);
   void evict();
@@ -133,8 +134,8 @@ class MemoryKeys final : private rdma::KeySource {
   IcmCache mtts_;
   std::vector<bool> installed_;  ///< by index
   std::uint32_t count_ = 0;
-  std::deque<AtHand> at_hand_;  ///< in the order in which they were loaded
-  std::uint64_t pages_at_hand_ = 0;
+  std::deque<CachedRegion> cached_;  ///< in the order in which they were loaded
+  std::uint64_t cached_pages_ = 0;
   std::vector<Partial> partial_;
   bool unsettled_ = false;  ///< the limits may be exceeded, or pages are missing
 };

@@ -45,7 +45,7 @@ inline constexpr std::uint32_t kMaxQueue = kMaxWqe << kLogQpSize;
 /// Most pages of one memory region. Larger regions need larger pages.
 inline constexpr std::uint64_t kMaxPages = std::uint64_t{1} << 18;
 /// Most pages of all cached regions: 32 MiB of addresses, whatever a guest registers.
-inline constexpr std::uint64_t kMaxPagesAtHand = std::uint64_t{1} << 22;
+inline constexpr std::uint64_t kMaxCachedPages = std::uint64_t{1} << 22;
 /// Most READs and atomics in flight per QP, in each direction.
 inline constexpr std::uint32_t kReadsInFlight = 16;
 

@@ -2,7 +2,7 @@
 
 namespace softhca::jingzhao {
 
-OwnedRing::Written OwnedRing::write_afar(std::uint64_t offset, const Entry& entry) {
+OwnedRing::Written OwnedRing::write_slow(std::uint64_t offset, const Entry& entry) {
   const std::span<const std::byte> bytes = entry;
   Last last;
   if (!memory_.read(offset + kBody, last)) return Written::kGone;

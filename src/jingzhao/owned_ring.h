@@ -46,7 +46,7 @@ class OwnedRing {
     if (to == nullptr) [[unlikely]] {
       Entry entry{};
       fill(View(entry));
-      return write_afar(offset, entry);
+      return write_slow(offset, entry);
     }
     if (!is_ours(load_last(to))) [[unlikely]]
       return Written::kFull;
@@ -56,8 +56,8 @@ class OwnedRing {
   /// Fast path of write() without any call. False, with no effect, in any other case: then write()
   /// gives the reason.
   template <class Fill>
-  bool write_at_hand(Fill&& fill) {
-    auto* const to = memory_.at_hand(place(producer_), kEntry);
+  bool write_fast(Fill&& fill) {
+    auto* const to = memory_.at_fast(place(producer_), kEntry);
     if (to == nullptr || !is_ours(load_last(to))) return false;
     put(to, fill);
     return true;
@@ -99,7 +99,7 @@ class OwnedRing {
     __atomic_store_n(reinterpret_cast<std::uint32_t*>(to + kBody), last, __ATOMIC_RELEASE);
     ++producer_;
   }
-  Written write_afar(std::uint64_t offset, const Entry& entry);
+  Written write_slow(std::uint64_t offset, const Entry& entry);
   std::uint64_t place(std::uint32_t counter) const {
     return std::uint64_t{counter & ((std::uint32_t{1} << log_count_) - 1)} * kEntry;
   }

@@ -48,7 +48,7 @@ void QueueMemory::look() {
   dma_generation_ = keys_->dma().generation();
 }
 
-bool QueueMemory::read_afar(std::uint64_t offset, std::span<std::byte> out) {
+bool QueueMemory::read_slow(std::uint64_t offset, std::span<std::byte> out) {
   if (bus_) return keys_->dma().read(*bus_ + offset, out);
   auto memory = behind_key();
   return memory && memory->read(offset, out);

@@ -34,7 +34,7 @@ class QueueMemory {
     return offset + length <= window_ ? host_ + offset : nullptr;
   }
   /// Fast path of at(): uses the cached translation only. Null also if that is no longer valid.
-  std::byte* at_hand(std::uint64_t offset, std::uint64_t length) const {
+  std::byte* at_fast(std::uint64_t offset, std::uint64_t length) const {
     return keys_generation_ == keys_->generation() &&
                    dma_generation_ == keys_->dma().generation() && offset + length <= window_
                ? host_ + offset
@@ -46,12 +46,12 @@ class QueueMemory {
       util::copy_header(out.data(), from, out.size());
       return true;
     }
-    return read_afar(offset, out);
+    return read_slow(offset, out);
   }
   bool write(std::uint64_t offset, std::span<const std::byte> in);
 
  private:
-  bool read_afar(std::uint64_t offset, std::span<std::byte> out);
+  bool read_slow(std::uint64_t offset, std::span<std::byte> out);
   /// Refreshes the cached translation.
   void look();
   /// The queue's memory through its key, as it is now. Nothing if the key does not exist.

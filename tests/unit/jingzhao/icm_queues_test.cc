@@ -15,11 +15,11 @@ namespace {
 using enum hcr_status;
 using spec::jingzhao::mpt_entry;
 
-TEST_F(JingzhaoIcm, PagesOfRegionsAtHandHaveALimitThatAGuestDoesNotSet) {
+TEST_F(JingzhaoIcm, PagesOfCachedRegionsHaveALimitThatAGuestDoesNotSet) {
   using spec::jingzhao::eq_context;
   constexpr std::uint32_t kRegions = 24, kEqs = 8;
   constexpr std::uint64_t kPages = limits::kMaxPages;
-  static_assert(kRegions * kPages > limits::kMaxPagesAtHand);
+  static_assert(kRegions * kPages > limits::kMaxCachedPages);
   h.init();
   map_largest_mtt();
   for (std::uint32_t key = 0; key != kRegions; ++key) {
@@ -65,7 +65,7 @@ TEST_F(JingzhaoIcm, ACommandIsChargedForTheRegionsThatItIsComparedWith) {
   load(0);
   const auto alone = work_of_removal(0);
   for (std::uint32_t key = 0; key != kMany; ++key) load(key);
-  ASSERT_EQ(memory_keys().at_hand(), kMany);
+  ASSERT_EQ(memory_keys().cached(), kMany);
   EXPECT_GE(work_of_removal(0) - alone, kMany);
 }
 
@@ -80,7 +80,7 @@ class JingzhaoLoadedRegions : public JingzhaoIcm {
   /// Installs a region of the largest size.
   void make(std::uint32_t key, bool loaded = true) {
     using spec::jingzhao::eq_context;
-    const auto before = memory_keys().pages_at_hand();
+    const auto before = memory_keys().cached_pages();
     install_largest_region(key);
     if (!loaded) return;
     // An event makes the device fetch the region.
@@ -93,7 +93,7 @@ class JingzhaoLoadedRegions : public JingzhaoIcm {
     ASSERT_EQ(h.command(command_opcode::NOP, {.e = true}), OK);
     settle();
     ASSERT_EQ(h.command(command_opcode::HW2SW_EQ, {}), OK);
-    ASSERT_EQ(memory_keys().pages_at_hand(), before + limits::kMaxPages);
+    ASSERT_EQ(memory_keys().cached_pages(), before + limits::kMaxPages);
   }
   std::int64_t work_of(command_opcode op, const RawHost::Call& call) {
     settle();
@@ -175,7 +175,7 @@ TEST_F(JingzhaoLoadedRegions, ACommandWaitsForTheRegionsOfTheOneBeforeIt) {
   settle();
   h.start(static_cast<std::uint32_t>(command_opcode::UNMAP_ICM), kUnmap);
   h.device.run(now);
-  ASSERT_EQ(memory_keys().at_hand(), 0u);
+  ASSERT_EQ(memory_keys().cached(), 0u);
   const auto busy = [this] { return (h.read(h.hcr_at + 0x18) >> 23 & 1) != 0; };
   h.start(static_cast<std::uint32_t>(command_opcode::NOP), {});
   h.device.run(now);
@@ -191,7 +191,7 @@ TEST_F(JingzhaoLoadedRegions, ALargeOneIsLoadedOverTurns) {
   const auto begin = h.device.work_done();
   std::byte byte;
   (void)read(1, 0, 0, byte);
-  EXPECT_EQ(memory_keys().pages_at_hand(), limits::kMaxPages);
+  EXPECT_EQ(memory_keys().cached_pages(), limits::kMaxPages);
   EXPECT_LE(keys().work().pending(), pcie::Function::kRunWork / limits::kMaxSges)
       << "a WQE may name as many regions";
   EXPECT_LE(longest_turn(), kTurnMax);
@@ -226,10 +226,10 @@ TEST_F(JingzhaoLoadedRegions, OneWhoseLastMttEntriesAreNotMappedIsUnloaded) {
   ASSERT_EQ(h.unmap(2, RawHost::kMtt + kMttSize - 4096, 1), OK);
   std::byte byte;
   EXPECT_FALSE(read(1, limits::kMaxPages - 1, 0, byte));
-  EXPECT_EQ(memory_keys().at_hand(), 1u);
+  EXPECT_EQ(memory_keys().cached(), 1u);
   settle();
-  EXPECT_EQ(memory_keys().at_hand(), 0u);
-  EXPECT_EQ(memory_keys().pages_at_hand(), 0u);
+  EXPECT_EQ(memory_keys().cached(), 0u);
+  EXPECT_EQ(memory_keys().cached_pages(), 0u);
   EXPECT_EQ(memory_keys().partial(), 0u);
 }
 
@@ -271,11 +271,11 @@ TEST_F(JingzhaoIcm, AListOfMttEntriesThatIsWrittenInPartEvictsTheRegionsOfItsEnt
   ASSERT_EQ(h.with_mailbox(command_opcode::SW2HW_EQ, 0), OK);
   ASSERT_EQ(h.command(command_opcode::MAP_EQ, {.in_param = 1u << 10}), OK);
   ASSERT_EQ(h.command(command_opcode::NOP, {.e = true}), OK);
-  ASSERT_EQ(memory_keys().at_hand(), 1u);
+  ASSERT_EQ(memory_keys().cached(), 1u);
   h.clear_mailbox();
   h.put64(0x18, kEntriesOfPage - 2);  // mtt_start_index
   EXPECT_EQ(h.with_mailbox(command_opcode::WRITE_MTT, 4), BAD_PARAM);
-  EXPECT_EQ(memory_keys().at_hand(), 0u);
+  EXPECT_EQ(memory_keys().cached(), 0u);
 }
 
 // Arming a CQ reads its ring, which loads its region. All CQs together are too much work for a
@@ -284,7 +284,7 @@ TEST_F(JingzhaoIcm, ATurnArmsNoMoreQueuesThanItsWorkAllows) {
   using spec::jingzhao::cq_context;
   using spec::jingzhao::uar_page;
   constexpr std::uint32_t kCqs = 24;
-  static_assert(kCqs * limits::kMaxPages > limits::kMaxPagesAtHand);
+  static_assert(kCqs * limits::kMaxPages > limits::kMaxCachedPages);
   h.init();
   map_largest_mtt();
   for (std::uint32_t cqn = 0; cqn != kCqs; ++cqn) {
@@ -295,14 +295,14 @@ TEST_F(JingzhaoIcm, ATurnArmsNoMoreQueuesThanItsWorkAllows) {
     ASSERT_EQ(h.with_mailbox(command_opcode::SW2HW_CQ, cqn), OK);
   }
   settle();
-  ASSERT_EQ(memory_keys().pages_at_hand(), 0u);
+  ASSERT_EQ(memory_keys().cached_pages(), 0u);
   for (std::uint32_t cqn = 0; cqn != kCqs; ++cqn) {
     h.write(uar_page::arm_cqn.kOffset, cqn, Device::kUarBar);
   }
   h.device.run(now);
-  EXPECT_EQ(memory_keys().pages_at_hand(), limits::kMaxPages) << "those of one CQ";
+  EXPECT_EQ(memory_keys().cached_pages(), limits::kMaxPages) << "those of one CQ";
   settle();
-  EXPECT_LE(memory_keys().pages_at_hand(), limits::kMaxPagesAtHand + limits::kMaxPages);
+  EXPECT_LE(memory_keys().cached_pages(), limits::kMaxCachedPages + limits::kMaxPages);
   for (std::uint32_t cqn = 0; cqn != kCqs; ++cqn) {
     EXPECT_TRUE(h.device.objects().completion_queues->show(Cqn(cqn))->armed) << cqn;
   }
@@ -325,14 +325,14 @@ TEST_F(JingzhaoIcm, ATurnArmsNoMoreEventQueuesThanItsWorkAllows) {
     ASSERT_EQ(h.with_mailbox(command_opcode::SW2HW_EQ, eqn), OK);
   }
   settle();
-  ASSERT_EQ(memory_keys().pages_at_hand(), 0u);
+  ASSERT_EQ(memory_keys().cached_pages(), 0u);
   for (std::uint32_t eqn = 0; eqn != kEqs; ++eqn) {
     h.write(uar_page::arm_eqn.kOffset, eqn, Device::kUarBar);
   }
   h.device.run(now);
-  EXPECT_EQ(memory_keys().pages_at_hand(), limits::kMaxPages) << "those of one EQ";
+  EXPECT_EQ(memory_keys().cached_pages(), limits::kMaxPages) << "those of one EQ";
   settle();
-  EXPECT_EQ(memory_keys().pages_at_hand(), kEqs * limits::kMaxPages);
+  EXPECT_EQ(memory_keys().cached_pages(), kEqs * limits::kMaxPages);
   for (std::uint32_t eqn = 0; eqn != kEqs; ++eqn) {
     // If software has not returned the EQ's last entry yet, arming interrupts instead.
     const bool armed = h.device.objects().event_queues->show(Eqn(eqn))->armed;
@@ -345,7 +345,7 @@ TEST_F(JingzhaoIcm, ATurnPollsNoMoreQueuesThanItsWorkAllows) {
   using spec::jingzhao::qp_context;
   using spec::jingzhao::qp_state;
   constexpr std::uint32_t kQps = 24, kFirst = 8;
-  constexpr auto kMost = limits::kMaxPagesAtHand + limits::kMaxPages;
+  constexpr auto kMost = limits::kMaxCachedPages + limits::kMaxPages;
   static_assert(kQps * limits::kMaxPages > kMost);
   h.init();
   map_largest_mtt();
@@ -366,12 +366,12 @@ TEST_F(JingzhaoIcm, ATurnPollsNoMoreQueuesThanItsWorkAllows) {
     }
     settle();
   }
-  ASSERT_EQ(memory_keys().at_hand(), limits::kMaxPagesAtHand / limits::kMaxPages);
+  ASSERT_EQ(memory_keys().cached(), limits::kMaxCachedPages / limits::kMaxPages);
   for (unsigned i = 0; i != 4; ++i) {
     now += std::chrono::milliseconds(2);  // the next poll is due
     const auto loaded = memory_keys().mpts().counters().hits;
     h.device.run(now);
-    EXPECT_LE(memory_keys().pages_at_hand(), kMost) << i;
+    EXPECT_LE(memory_keys().cached_pages(), kMost) << i;
     settle();
     EXPECT_GT(memory_keys().mpts().counters().hits, loaded) << i;
   }

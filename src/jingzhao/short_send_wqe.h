@@ -13,15 +13,15 @@ namespace softhca::jingzhao {
 
 namespace detail {
 
-struct UsualForm {
+struct ShortForm {
   rdma::SendOpcode opcode{};
-  bool is_usual = false;
+  bool exists = false;
   bool has_raddr = false;
 };
 /// By wqe_opcode.
-inline constexpr auto kUsualForms = [] {
+inline constexpr auto kShortForms = [] {
   using enum spec::jingzhao::wqe_opcode;
-  std::array<UsualForm, 32> forms{};
+  std::array<ShortForm, 32> forms{};
   const auto put = [&](spec::jingzhao::wqe_opcode opcode, rdma::SendOpcode as, bool has_raddr) {
     forms[static_cast<std::size_t>(opcode)] = {as, true, has_raddr};
   };
@@ -34,7 +34,7 @@ inline constexpr auto kUsualForms = [] {
 
 }  // namespace detail
 
-class UsualSendWqe {
+class ShortSendWqe {
   using Next = spec::jingzhao::next_unit;
   using Raddr = spec::jingzhao::raddr_unit;
   using Inline = spec::jingzhao::inline_unit;
@@ -47,25 +47,26 @@ class UsualSendWqe {
   static constexpr std::size_t kSize = kUnits * kUnit;
 
   /// Copies kSize bytes from `wqe`: software may change them at any time.
-  explicit UsualSendWqe(const std::byte* wqe) { std::memcpy(bytes_.data(), wqe, kSize); }
+  explicit ShortSendWqe(const std::byte* wqe) { std::memcpy(bytes_.data(), wqe, kSize); }
 
   util::View<Next> next() const { return util::View<Next>(bytes_); }
   /// Fast path of decode_send_wqe(). False, with `request` unchanged, if the WQE needs the slow
   /// path.
-  bool decode(const SendWqe& what, const SendRules& rules, rdma::SendRequest& request) const;
+  bool decode_fast(const SendWqe& what, const SendRules& rules, rdma::SendRequest& request) const;
 
  private:
   std::array<std::byte, kSize> bytes_;
 };
 
-[[gnu::always_inline]] inline bool UsualSendWqe::decode(const SendWqe& what, const SendRules& rules,
-                                                        rdma::SendRequest& request) const {
-  if (what.opcode >= detail::kUsualForms.size() || rules.type == rdma::QpType::kUd) return false;
-  const auto form = detail::kUsualForms[what.opcode];
+[[gnu::always_inline]] inline bool ShortSendWqe::decode_fast(const SendWqe& what,
+                                                             const SendRules& rules,
+                                                             rdma::SendRequest& request) const {
+  if (what.opcode >= detail::kShortForms.size() || rules.type == rdma::QpType::kUd) return false;
+  const auto form = detail::kShortForms[what.opcode];
   // Payload units: without any, the difference wraps.
   const std::uint32_t before = form.has_raddr ? 2 : 1;
   const std::uint32_t units = what.units - before;
-  if (!form.is_usual || what.units > kUnits || units - 1 >= kUnits) return false;
+  if (!form.exists || what.units > kUnits || units - 1 >= kUnits) return false;
   const std::byte* const payload = bytes_.data() + std::size_t{before} * kUnit;
   const util::View<Inline> piece({payload, Inline::kSize});
   const auto length = piece.get(Inline::length);

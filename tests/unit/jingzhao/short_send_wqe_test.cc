@@ -1,5 +1,5 @@
 // The fast path for send WQEs decodes them as the general decoder does (JingZhao 3.4).
-#include "jingzhao/usual_send_wqe.h"
+#include "jingzhao/short_send_wqe.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ using spec::jingzhao::data_unit;
 using spec::jingzhao::inline_unit;
 using spec::jingzhao::wqe_opcode;
 
-using Bytes = std::array<std::byte, UsualSendWqe::kSize>;
+using Bytes = std::array<std::byte, ShortSendWqe::kSize>;
 
 auto tie(const rdma::SendRequest& request) {
   std::vector<std::byte> payload;
@@ -30,7 +30,7 @@ auto tie(const rdma::SendRequest& request) {
                     pieces);
 }
 
-/// A random WQE whose lengths and opcodes are usually plausible.
+/// A random WQE whose lengths and opcodes are often plausible.
 Bytes random_wqe(std::mt19937& random, SendWqe& what) {
   Bytes bytes;
   for (auto& byte : bytes) byte = static_cast<std::byte>(random());
@@ -40,7 +40,7 @@ Bytes random_wqe(std::mt19937& random, SendWqe& what) {
       wqe_opcode::ATOMIC_CS, wqe_opcode::BIND_MW,    wqe_opcode::RECEIVE_ERROR};
   what = {.place = static_cast<std::uint32_t>(random() % 64),
           .opcode = static_cast<std::uint8_t>(kOpcodes[random() % std::size(kOpcodes)]),
-          .units = static_cast<std::uint8_t>(1 + random() % UsualSendWqe::kUnits),
+          .units = static_cast<std::uint8_t>(1 + random() % ShortSendWqe::kUnits),
           .fence = random() % 2 != 0,
           .stale = random() % 2 != 0};
   for (const std::size_t unit : {1, 2, 3}) {
@@ -51,9 +51,9 @@ Bytes random_wqe(std::mt19937& random, SendWqe& what) {
   return bytes;
 }
 
-TEST(JingzhaoUsualSendWqe, SaysWhatTheDecoderOfAllSays) {
+TEST(JingzhaoShortSendWqe, SaysWhatTheDecoderOfAllSays) {
   std::mt19937 random(334);
-  unsigned usual = 0;
+  unsigned fast = 0;
   for (unsigned round = 0; round != 100'000; ++round) {
     SendWqe what;
     const auto bytes = random_wqe(random, what);
@@ -61,11 +61,11 @@ TEST(JingzhaoUsualSendWqe, SaysWhatTheDecoderOfAllSays) {
     const SendRules rules{.type = kTypes[random() % 3], .message_max = 48};
     rdma::SendRequest shortly, fully;
     const auto before = tie(shortly);
-    if (!UsualSendWqe(bytes.data()).decode(what, rules, shortly)) {
+    if (!ShortSendWqe(bytes.data()).decode_fast(what, rules, shortly)) {
       EXPECT_EQ(tie(shortly), before) << "round " << round;
       continue;
     }
-    ++usual;
+    ++fast;
     const auto wqe = std::span(bytes).first(what.units * std::size_t{data_unit::kSize});
     ASSERT_EQ(decode_send_wqe(wqe, what, rules, fully), WqeFault::kNone) << "round " << round;
     ASSERT_EQ(tie(shortly), tie(fully)) << "round " << round;
@@ -75,7 +75,7 @@ TEST(JingzhaoUsualSendWqe, SaysWhatTheDecoderOfAllSays) {
       ASSERT_EQ(shortly.rkey, fully.rkey);
     }
   }
-  EXPECT_GT(usual, 5'000u);
+  EXPECT_GT(fast, 5'000u);
 }
 
 }  // namespace
