@@ -103,7 +103,7 @@ bool Requester::check_payload(SendEntry& e) {
 unsigned Requester::send_requests(unsigned quota) {
   const auto& service = qp_.service();
   auto used =
-      service.datagram && pause().over() ? datagrams_->send_short(queue(), memory_, quota) : 0;
+      service.datagram && pause().over() ? datagrams_->send_fast(queue(), memory_, quota) : 0;
   auto acked = window().acked_packets(service.reliable);
   while (used < quota && pause().over() && state_rules(qp_.state()).finishes) {
     if (window().all_sent() && (queue().is_held_back(window().tail()) || !queue().fetch())) break;

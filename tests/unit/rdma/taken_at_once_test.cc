@@ -1,10 +1,14 @@
 // The fast path for one-packet SENDs and READs, and for datagrams, of a cached peer. Refusals and
 // retransmissions must be the same as on the slow path.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <random>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -226,6 +230,63 @@ TEST_F(TakenAtOnce, DataThatGoWithTheCompletionAreNotPlaced) {
   EXPECT_NE(std::memcmp(pair_.a.at(4096), pair_.b.at(kFrom), 32), 0);
   drive(read(4096, kFrom, 33), WorkStatus::kSuccess);
   EXPECT_EQ(std::memcmp(pair_.a.at(4096), pair_.b.at(kFrom), 33), 0);
+}
+
+/// All that software sees of a connection: completions and memory of both ends. `in_process`:
+/// frames stay in the process, where they take the fast paths. As bytes they take the slow paths.
+std::vector<std::string> story_of_connection(unsigned seed, bool in_process, unsigned& fast) {
+  constexpr std::uint64_t kRegion = 65536;
+  Pair pair({.trains = in_process});
+  pair.connect();
+  for (auto* end : {&pair.a, &pair.b}) end->fill(0, 4 * kRegion, seed);
+  std::mt19937 random(seed);
+  std::uint32_t cookie = 0;
+  for (unsigned burst = 0; burst != 40; ++burst) {
+    for (unsigned i = 0; i != 8; ++i) {
+      const auto at = 2 * kRegion + random() % 16 * 2048;
+      std::vector<Sge> pieces{End::sge(at, 2048)};
+      if (random() % 8 == 0) pieces = {End::sge(at, 7), End::sge(at + 1024, 2041)};
+      pair.b.post_receive(*pair.qb, pieces, ++cookie);
+    }
+    for (auto left = 1 + random() % 8; left != 0; --left) {
+      const auto length = static_cast<std::uint32_t>(random() % (random() % 4 == 0 ? 2049 : 1025));
+      const auto from = random() % 16 * 2048, to = kRegion + random() % 16 * 2048;
+      auto request = random() % 3 == 0   ? send(from, length)
+                     : random() % 2 == 0 ? write(from, to, length)
+                                         : read(to, from, length);
+      request.cookie = ++cookie;
+      request.signaled = random() % 4 != 0;
+      request.solicited = random() % 4 == 0;
+      // Ends the connection.
+      if (burst == 39 && random() % 4 == 0) request.rkey = MKey(0x9999);
+      pair.a.post(*pair.qa, request);
+    }
+    pair.drive();
+  }
+  fast += pair.b.hca.pieces;
+  std::vector<std::string> lines;
+  for (const auto& s : pair.a.hca.sends) {
+    lines.push_back(fmt::format("sent {} {} {} {}", s.cookie, static_cast<int>(s.opcode),
+                                static_cast<int>(s.status), s.byte_count));
+  }
+  for (const auto& [qpn, c] : pair.b.hca.receives) {
+    lines.push_back(fmt::format("got {} {} {} {} {}", c.cookie, static_cast<int>(c.status),
+                                c.byte_count, c.solicited, c.pkey));
+  }
+  for (auto* end : {&pair.a, &pair.b}) {
+    lines.emplace_back(reinterpret_cast<const char*>(end->at(0)), 4 * kRegion);
+  }
+  return lines;
+}
+
+TEST(TakenByEitherPath, AConnectionFaresAsOnTheSlowPaths) {
+  unsigned fast = 0, none = 0;
+  for (unsigned seed = 1; seed != 20; ++seed) {
+    const auto expected = story_of_connection(seed, false, none);
+    ASSERT_EQ(story_of_connection(seed, true, fast), expected) << "seed " << seed;
+  }
+  EXPECT_GT(fast, 500u);
+  EXPECT_EQ(none, 0u);
 }
 
 class DatagramTakenAtOnce : public ::testing::Test {
