@@ -60,14 +60,12 @@ class RoceSocket {
   /// Most packets of one send().
   static constexpr std::size_t kSendMax = RoceDepartures::kPacketsMax;
 
-  /// Opens a socket of `address` on RoCEv2's port. The error says what to do if the port is taken.
-  static util::Result<std::unique_ptr<RoceSocket>> open(const wire::Gid& address);
-  /// The same for a UDP socket that is already bound to `address` and the port. Sets its options.
+  /// Takes a UDP socket that is bound to `address` and RoCEv2's port. Sets its options.
   static util::Result<std::unique_ptr<RoceSocket>> adopt(os::UniqueFd socket,
                                                          const wire::Gid& address);
   ~RoceSocket();
   /// Whether the kernel may merge arriving datagrams of one sender (UDP_GRO), whose checksum is not
-  /// 0. open() allows it. It steers merged datagrams by the first one only, so among sockets that
+  /// 0. It steers merged datagrams by the first one only, so among sockets that
   /// share a port only one may be in use.
   static void set_merging(int socket, bool on);
 
