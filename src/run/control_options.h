@@ -1,4 +1,5 @@
-// What a user may change while programs run: --control and --fault, of a run or of an environment.
+// The options --control and --fault of a run or of an environment, and the socket and rules that
+// they make.
 #pragma once
 
 #include <memory>

@@ -110,7 +110,7 @@ TEST(RdmaReceiveWqe, AListOfOnePieceIsThatPiece) {
   EXPECT_EQ(piece_of({{0, 7}}), std::nullopt) << "of 2 GiB";
 }
 
-// Of two queues with the same WQEs, one is fetched by fetch() alone.
+// Two queues have the same WQEs. One is fetched by fetch() alone.
 TEST_F(RdmaQueues, FetchFastGivesWhatFetchGivesOrNothing) {
   constexpr std::uint32_t kCount = 8, kStride = 32, kEndOfList = 0x100;
   const hca::WorkRing empty({.log_stride = 5, .log_count = 3});

@@ -1,5 +1,5 @@
 // The fast paths of CQs (JingZhao 3.2.5, 3.3.1) and of the ICM cache do what their slow paths do,
-// or nothing. Of two alike, one takes the slow path alone.
+// or nothing. Each test has two objects alike, and takes only the slow path with one of them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -212,7 +212,7 @@ class JingzhaoFastCqs : public JingzhaoIcm {
     }
   }
   CompletionQueues& cqs() { return *h.device.objects().completion_queues; }
-  /// What software and `softhca inspect` see of a CQ.
+  /// The CQ as software and `softhca inspect` see it.
   auto state_of(std::uint32_t cqn) {
     const auto shown = *cqs().show(Cqn(cqn));
     return std::tuple(shown.producer, shown.armed, shown.failed,
