@@ -19,9 +19,23 @@ Requester::Requester(Engine& engine, QueuePair& qp)
 }
 
 void Requester::reset() {
+  stop();
+  retransmission_.reset();
+}
+
+void Requester::begin_to_send(QpState from) {
+  if (from == QpState::kRtr) retransmission_.start(qp_.attributes().sq_psn);
+  if (from == QpState::kSqError) {
+    // IBTA 10.3.1.7: only what is posted from now on is sent.
+    qp_.requests().restart_send();
+    queue().restart();
+  }
+  refresh_retries();
+}
+
+void Requester::stop() {
   disconnect();
   retransmission_.stop();
-  retransmission_.reset();
 }
 
 void Requester::handle_attributes() {
@@ -31,6 +45,15 @@ void Requester::handle_attributes() {
 
 void Requester::disconnect() {
   if (dc_ != nullptr && dc_->is_open()) dc_->close(engine_.path_header(qp_), window());
+}
+
+void Requester::inspect(util::InspectNode& out) const {
+  out.add("requests_outstanding", window().outstanding());
+  out.add("packets_in_flight", window().in_flight(qp_.service().reliable));
+  out.add("retries_left", retries().left());
+  out.add("rnr_retries_left", retries().rnr_left());
+  out.add("waits_for_rnr_timer", pause().for_timer());
+  out.add("waits_for_page", pause().for_page());
 }
 
 // Sending ----------------------------------------------------------------------------------------
