@@ -16,7 +16,7 @@
   names functions that its file defines. Pages that are made of rows (tools/docs.py) are not stale.
 - Each citation of a document opens (tools/citations.py): a section of docs/interface/, a chapter of a public document.
 - A class has at most 40 member functions and 20 data members, in two .cc files (tools/class_sizes.py). Wider ones are listed in
-  tools/wide_classes.txt, and do not grow.
+  tools/wide_classes.txt, and do not grow. A class that passes most calls on to members is listed there with its reason.
 - Tests and benchmarks wait for events: they neither sleep nor try again, but for what tests/naps.txt lists (tools/naps.py).
 - Comments and pages have none of the forms that readers read twice (tools/language.py).
 
@@ -315,6 +315,8 @@ def main():
     problems += rule_walks(texts, files)
     problems += docs.stale(ROOT / "docs", tests)
     found, unneeded = class_sizes.check(files, class_sizes.read(ROOT / class_sizes.LIST))
+    problems, notes = problems + found, notes + unneeded
+    found, unneeded = class_sizes.check_forwarders(files, class_sizes.read_forwarders(ROOT / class_sizes.LIST))
     problems, notes = problems + found, notes + unneeded
     citing = {name: (ROOT / name).read_text(errors="replace") for name in tracked(*("*" + end for end in citations.SUFFIXES))}
     problems += citations.check(citing, texts, set(tracked()))
