@@ -234,7 +234,7 @@ TEST_F(RdmaSharedReceiveQueue, CounterPastTheQueueFailsIt) {
   EXPECT_TRUE(srq_.failed());
 }
 
-TEST_F(RdmaSharedReceiveQueue, LimitIsToldOnceWhenFewerAreLeft) {
+TEST_F(RdmaSharedReceiveQueue, LimitIsReportedOnceWhenFewerAreLeft) {
   ring(0, 4);
   srq_.arm(3);
   EXPECT_FALSE(srq_.take_limit_event()) << "4 are posted";
@@ -256,7 +256,7 @@ TEST_F(RdmaSharedReceiveQueue, LimitLooksAtWhatWasPostedMeanwhile) {
   EXPECT_FALSE(srq_.take_limit_event()) << "4 are left";
 }
 
-TEST_F(RdmaSharedReceiveQueue, LimitThatIsReachedAlreadyIsToldAtOnce) {
+TEST_F(RdmaSharedReceiveQueue, LimitThatIsReachedAlreadyIsReportedImmediately) {
   ring(0, 2);
   srq_.arm(3);
   EXPECT_TRUE(srq_.take_limit_event());

@@ -69,7 +69,7 @@ TEST(RdmaSendWqe, ByteCountZeroMeansTwoGibibytes) {
   EXPECT_EQ(d.request.sges[0].length, 1u << 31);
 }
 
-TEST(RdmaSendWqe, ControlSegmentTellsCompletionSolicitedAndFence) {
+TEST(RdmaSendWqe, ControlSegmentGivesCompletionSolicitedAndFence) {
   const auto d = decode(wqe(WqeOpcode::SEND_IMM)
                             .unsignaled()
                             .control(CtrlSegment::se, 1)
@@ -268,7 +268,7 @@ struct Malformed {
 
 class RdmaMalformedSendWqe : public ::testing::TestWithParam<Malformed> {};
 
-TEST_P(RdmaMalformedSendWqe, IsToldByItsReason) {
+TEST_P(RdmaMalformedSendWqe, IsReportedByItsReason) {
   const auto& p = GetParam();
   EXPECT_EQ(decode(p.wqe, p.rules).fault, p.fault) << describe(p.fault).text;
 }

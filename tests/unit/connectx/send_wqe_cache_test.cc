@@ -144,7 +144,7 @@ TEST(SendWqeCache, GivesWhatTheSlowPathGives) {
 }
 
 // PRM 7.4.4.1.1: wqe_index must match the WQE's place.
-TEST(SendWqeCache, AnotherIndexIsLookedAtClosely) {
+TEST(SendWqeCache, AnotherIndexTakesTheSlowPath) {
   const auto wqe = WqeBuilder(WqeOpcode::RDMA_WRITE, 7, kSeenQpn).remote(1, 2).data(3, 4, 5);
   SendWqeCache seen;
   ASSERT_TRUE(decode(wqe, 7, seen));

@@ -33,7 +33,7 @@ TEST_F(RingTest, ARecordHasTwoBigEndianDwords) {
   EXPECT_EQ(record.read(1), 0x55667788u);
 }
 
-TEST_F(RingTest, ARecordWithoutMemoryTellsNothing) {
+TEST_F(RingTest, ARecordWithoutMemoryReportsNothing) {
   EXPECT_EQ(DoorbellRecord().read(0), std::nullopt);
   EXPECT_TRUE(record.read(0));
   dma.unmap_all();

@@ -379,7 +379,7 @@ TEST_F(JingzhaoIcm, ATurnPollsNoMoreQueuesThanItsWorkAllows) {
 
 // Software may change a context in its own memory, without a command. The next place must still be
 // a WQE of the queue.
-TEST_F(JingzhaoIcm, AReceiveQueueWhoseStrideChangesInHostMemoryBeginsAnew) {
+TEST_F(JingzhaoIcm, AReceiveQueueWhoseStrideChangesInHostMemoryStartsAgain) {
   using spec::jingzhao::cq_context;
   using spec::jingzhao::qp_context;
   using spec::jingzhao::qp_state;
