@@ -160,6 +160,23 @@ TEST(RdmaSendWqe, InlineDataIsCopied) {
             "hello, world of inline data");
 }
 
+// One segment takes a fast path. An empty one behind it leads to the slow path.
+TEST(RdmaSendWqe, InlineDataInOneSegmentAreThoseOfSeveral) {
+  for (std::size_t length = 1; length != 64; ++length) {
+    std::string data(length, 'a');
+    data.back() = 'z';
+    const auto one = decode(wqe(WqeOpcode::SEND).inline_data(data));
+    const auto two = decode(wqe(WqeOpcode::SEND).inline_data(data).inline_data(""));
+    ASSERT_EQ(one.fault, WqeFault::kNone);
+    ASSERT_EQ(two.fault, WqeFault::kNone);
+    ASSERT_TRUE(one.request.is_inline && two.request.is_inline) << length;
+    ASSERT_TRUE(std::ranges::equal(std::span<const std::byte>(one.request.inline_data),
+                                   std::span<const std::byte>(two.request.inline_data)))
+        << length;
+    ASSERT_EQ(one.request.sges.size(), two.request.sges.size()) << length;
+  }
+}
+
 TEST(RdmaSendWqe, SeveralInlineSegmentsFollowEachOther) {
   const auto d = decode(wqe(WqeOpcode::SEND).inline_data("twelve bytes").inline_data("x"));
   ASSERT_EQ(d.fault, WqeFault::kNone);
