@@ -12,19 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "oracle.h"
-#include "script.h"
 #include "trunk_machine.h"
-#include "util/log.h"
 
+namespace softhca::fuzz {
 namespace {
-
-using namespace softhca;
-using fuzz::address_of;
-using fuzz::check;
-using fuzz::Machine;
-using fuzz::Packet;
-using fuzz::Script;
 
 constexpr unsigned kHostile = 7;  ///< hosts
 constexpr unsigned kProcess = 3 * 256 + 1, kPeer = 9 * 256 + 5;
@@ -171,7 +162,7 @@ class World {
   }
 
   const std::vector<std::byte> payload_ = std::vector<std::byte>(20000);
-  fuzz::Network network_;
+  Network network_;
   Station at_victim_, at_honest_;
   Machine victim_{network_, 1, kProcess, {}, at_victim_.take(kProcess)};
   Machine honest_{network_, 2, kPeer, {{"victim", address_of(1)}}, at_honest_.take(kPeer)};
@@ -184,8 +175,8 @@ class World {
 };
 
 }  // namespace
+}  // namespace softhca::fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  util::set_log_sink([](auto, auto) {});
-  return fuzz::run_input([&] { World().play(Script(data, size)); });
+  return softhca::fuzz::play_quietly<softhca::fuzz::World>(data, size);
 }

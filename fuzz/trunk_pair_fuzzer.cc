@@ -13,20 +13,11 @@
 #include <span>
 #include <vector>
 
-#include "oracle.h"
-#include "script.h"
 #include "trunk_machine.h"
 #include "util/endian.h"
-#include "util/log.h"
 
+namespace softhca::fuzz {
 namespace {
-
-using namespace softhca;
-using fuzz::address_of;
-using fuzz::check;
-using fuzz::Machine;
-using fuzz::Packet;
-using fuzz::Script;
 
 constexpr unsigned kHosts = 2;
 constexpr unsigned kProcesses[kHosts] = {3 * 256 + 1, 9 * 256 + 5};
@@ -172,7 +163,7 @@ class World {
     }
   }
 
-  fuzz::Network network_;
+  Network network_;
   std::size_t mtu_ = kDatagramMax;
   std::vector<Sent> sent_;
   std::size_t arrived_ = 0;
@@ -180,8 +171,8 @@ class World {
 };
 
 }  // namespace
+}  // namespace softhca::fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  util::set_log_sink([](auto, auto) {});
-  return fuzz::run_input([&] { World().play(Script(data, size)); });
+  return softhca::fuzz::play_quietly<softhca::fuzz::World>(data, size);
 }

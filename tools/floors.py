@@ -26,7 +26,7 @@ MAY_INCLUDE = {
         "lab": {"util", "fabric", "subnet", "pcie", "connectx", "rsnic", "jingzhao", "driver"},
         "uverbs": {"util", "os", "spec", "driver"},
         "cm": {"util", "spec", "wire"},
-        "rdma_cm": {"util", "os", "spec", "driver", "uverbs", "cm"},
+        "rdma_cm": {"util", "os", "spec", "wire", "driver", "uverbs", "cm"},
         "door": {"util", "os", "spec", "wire", "fabric", "pcie", "connectx", "hub", "driver", "uverbs", "rdma_cm"},
         "control": {"util", "os"},
         "run": {"util", "os", "wire", "fabric", "connectx", "hub", "trunk", "door", "control"},

@@ -1,6 +1,6 @@
 """The existing tests, read from the sources, by the names that docs cite.
 
-    RdmaCqe.VlanTagIsTold   a unit test: TEST, TEST_F or TEST_P of tests/unit, tests/neighbours or tests/verbs
+    RdmaCqe.VlanTagIsGiven  a unit test: TEST, TEST_F or TEST_P of tests/unit, tests/neighbours or tests/verbs
     guest.capture           a test of ctest, here or with the kernel behind it (guest.capture.trixie)
     door.faults             a test of ctest that runs programs of the distribution
     wire_fuzzer             a fuzzer

@@ -15,8 +15,9 @@
   a README names are there, and so are the tests that docs/ and READMEs name. A step of a walk (docs/architecture.md)
   names functions that its file defines. Pages that are made of rows (tools/docs.py) are not stale.
 - Each citation of a document opens (tools/citations.py): a section of docs/interface/, a chapter of a public document.
+- A function x_fast says of which function it is the fast path, and a table in a README names the test that compares both.
 - A class has at most 40 member functions and 20 data members, in two .cc files (tools/class_sizes.py). Wider ones are listed in
-  tools/wide_classes.txt, and do not grow.
+  tools/wide_classes.txt, and do not grow. A class that passes most calls on to members is listed there with its reason.
 - Tests and benchmarks wait for events: they neither sleep nor try again, but for what tests/naps.txt lists (tools/naps.py).
 - Comments and pages have none of the forms that readers read twice (tools/language.py).
 
@@ -265,6 +266,36 @@ def rule_walks(texts, files):
                     yield f"{name}:{text.count(chr(10), 0, step.start()) + 1}: {step[1]} defines no {function}"
 
 
+FAST = re.compile(r"\b(?!can_)(\w+_fast)\(")
+FAST_ROW = re.compile(r"^\|.*_fast`.*\|$", re.M)
+
+
+def rule_fast_paths(texts, files):
+    """Each function x_fast has a comment "Fast path of ..." where it is declared, and a row in a README of src/ that names a test."""
+    rows = [row for name, text in texts.items() if name.startswith("src/") for row in FAST_ROW.findall(text)]
+    in_rows = {one for row in rows if test_names.cited(row) for one in re.findall(r"(\w+_fast)`", row)}
+    first, commented = {}, set()
+    for name, text in files.items():
+        if not name.startswith("src/"):
+            continue
+        comment = ""
+        for line in text.splitlines():
+            for one in FAST.findall(line):
+                first.setdefault(one, name)
+                if "Fast path of" in comment or "The same for" in comment:
+                    commented.add(one)
+            # A comment may stand above several declarations.
+            if line.strip().startswith("//"):
+                comment += line
+            elif not line.strip() or line.strip().endswith((";", "}")):
+                comment = comment if FAST.search(line) else ""
+    for one, name in sorted(first.items()):
+        if one not in in_rows:
+            yield f"{name}: no README of src/ has a row for {one} with the test that compares it with its slow path"
+        if one not in commented:
+            yield f"{name}: {one} has no comment: Fast path of ..."
+
+
 def rule_cited_tests(texts, tests):
     for name, text in texts.items():
         for number, test in test_names.cited(text):
@@ -313,8 +344,11 @@ def main():
     problems += rule_readmes((tracked(), texts))
     problems += rule_cited_tests(texts, tests)
     problems += rule_walks(texts, files)
+    problems += rule_fast_paths(texts, files)
     problems += docs.stale(ROOT / "docs", tests)
     found, unneeded = class_sizes.check(files, class_sizes.read(ROOT / class_sizes.LIST))
+    problems, notes = problems + found, notes + unneeded
+    found, unneeded = class_sizes.check_forwarders(files, class_sizes.read_forwarders(ROOT / class_sizes.LIST))
     problems, notes = problems + found, notes + unneeded
     citing = {name: (ROOT / name).read_text(errors="replace") for name in tracked(*("*" + end for end in citations.SUFFIXES))}
     problems += citations.check(citing, texts, set(tracked()))

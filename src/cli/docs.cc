@@ -106,16 +106,16 @@ std::string commands_page() {
 
 std::string limits_page() {
   std::string limits = "| capability | | limits | of |\n|---|---|---|---|\n";
-  std::string told = "| capability | | |\n|---|---|---|\n";
+  std::string others = "| capability | | |\n|---|---|---|\n";
   for (const auto& info : connectx::capability_table()) {
     if (info.limit == nullptr) {
-      told += fmt::format("| {} | {} | {} |\n", info.name, info.value, info.what);
+      others += fmt::format("| {} | {} | {} |\n", info.name, info.value, info.what);
     } else {
       limits += fmt::format("| {} | {} | {} | {} |\n", info.name, info.value,
                             meaning(info.kind, info.what), info.commands);
     }
   }
-  return "## Limits\n\n" + limits + "\n## Capabilities that limit nothing\n\n" + told;
+  return "## Limits\n\n" + limits + "\n## Capabilities that limit nothing\n\n" + others;
 }
 
 std::string rsnic_limits_page() {

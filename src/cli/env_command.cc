@@ -15,12 +15,10 @@
 #include <cerrno>
 #include <cstdio>
 #include <limits>
-#include <memory>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "fabric/fault_table.h"
 #include "os/process_descriptors.h"
 #include "os/unique_fd.h"
 #include "run/device_files.h"
@@ -28,8 +26,6 @@
 #include "run/number_options.h"
 #include "run/program.h"
 #include "run/rule_files.h"
-#include "run/run_control.h"
-#include "run/run_faults.h"
 #include "util/result.h"
 
 namespace softhca::cli {
@@ -75,36 +71,15 @@ void let_go_of_all_but(std::vector<int> kept) {
 /// First byte of the holder's message to the printing process: variables follow, or an error.
 constexpr char kHolds = '=', kFailed = '!';
 
-void send(const UniqueFd& to, char how, const std::string& text) {
+void report(const UniqueFd& to, char how, const std::string& text) {
   const auto all = how + text;
   // If the reader has gone, the reader has reported that itself.
   (void)!::write(to.get(), all.data(), all.size());
 }
 
-/// The holder keeps these besides the fabric.
-struct Held {
-  std::optional<run::RunFaults> faults = {};      ///< none: no --fault, and no --control to add one
-  std::unique_ptr<run::RunControl> control = {};  ///< null: no --control
-};
-
-/// Makes what the options request. Returns the variables by which programs find it.
-util::Result<std::string> make_held(const EnvOptions& options, const std::string& fabric,
-                                    const std::vector<std::string>& rules,
-                                    std::vector<std::string> ports, Held& held) {
-  if (rules.empty() && options.control.empty()) return std::string();
-  auto faults = run::RunFaults::create(rules, std::move(ports));
-  if (!faults) return tl::unexpected(faults.error());
-  held.faults.emplace(*std::move(faults));
-  auto variables = held.faults->variable() + kEnd;
-  if (options.control.empty()) return variables;
-  auto control = run::RunControl::create(options.control, fabric, &held.faults->book());
-  if (!control) return tl::unexpected(control.error());
-  held.control = *std::move(control);
-  return variables + "SOFTHCA_CONTROL=" + held.control->directory() + kEnd;
-}
-
-/// Holds the fabric until its owner or its hub has gone. Reports to `begun` the variables of what
-/// make_held() has made. Closes standard output, so that its reader sees the end.
+/// Holds the fabric until its owner or its hub has gone. Reports to `begun` the variables of the
+/// controls, which it keeps besides the fabric. Closes standard output, so that its reader sees the
+/// end.
 [[noreturn]] void hold(const EnvOptions& options, const std::string& fabric,
                        const std::vector<std::string>& rules, std::vector<std::string> ports,
                        const UniqueFd& owner, const UniqueFd& keeper, UniqueFd begun) {
@@ -117,26 +92,27 @@ util::Result<std::string> make_held(const EnvOptions& options, const std::string
   for (const int number : kEndSignals) ::sigaddset(&set, number);
   ::sigprocmask(SIG_BLOCK, &set, nullptr);
   const UniqueFd signals(::signalfd(-1, &set, SFD_CLOEXEC));
-  Held held;
-  const auto variables = make_held(options, fabric, rules, std::move(ports), held);
+  run::Controls controls;
+  const auto variables = controls.create(options.control, rules, fabric, std::move(ports));
   if (!variables) {
-    send(begun, kFailed, variables.error().message);
-    held.faults.reset();  // their directory
+    report(begun, kFailed, variables.error().message);
+    controls.close();
     ::_exit(1);
   }
-  send(begun, kHolds, *variables);
+  std::string all;
+  for (const auto& one : *variables) all += one + kEnd;
+  report(begun, kHolds, all);
   begun.reset();
   std::array<pollfd, 3> ends = {
       {{owner.get(), POLLIN, 0}, {keeper.get(), POLLIN, 0}, {signals.get(), POLLIN, 0}}};
   while (::poll(ends.data(), ends.size(), -1) < 0 && errno == EINTR) {
   }
-  held.control.reset();
-  held.faults.reset();
+  controls.close();
   ::_exit(0);
 }
 
 /// Reads the variables that hold() reports.
-util::Result<std::vector<std::string>> receive(const UniqueFd& from) {
+util::Result<std::vector<std::string>> receive_variables(const UniqueFd& from) {
   std::string all;
   std::array<char, 256> part;
   for (;;) {
@@ -185,7 +161,7 @@ util::Result<void> make_environment(const EnvOptions& options) {
   if (!library) return tl::unexpected(library.error());
   const auto shown = options.seen.shown();
   if (!shown) return tl::unexpected(shown.error());
-  const auto rules = run::read_rules(options.faults);
+  const auto rules = run::read_rules(options.control.faults);
   if (!rules) return tl::unexpected(rules.error());
   const auto pid = owner_of(options);
   const UniqueFd owner(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
@@ -203,7 +179,7 @@ util::Result<void> make_environment(const EnvOptions& options) {
   if (auto written = run::write_device_files(member->directory, *shown); !written) return written;
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return util::fail_errno("pipe");
-  const UniqueFd answers(ends[0]);
+  const UniqueFd result(ends[0]);
   UniqueFd begun(ends[1]);
   const auto holder = ::fork();
   if (holder < 0) return util::fail_errno("fork");
@@ -212,7 +188,7 @@ util::Result<void> make_environment(const EnvOptions& options) {
          std::move(begun));
   }
   begun.reset();
-  auto held = receive(answers);
+  auto held = receive_variables(result);
   if (!held) return tl::unexpected(held.error());
   const auto all = run::environment_for(run::own_environment(), *library, member->directory);
   std::vector<std::string> variables(all.end() - run::kOwnVariables, all.end());
@@ -231,17 +207,7 @@ CLI::App* add_env(CLI::App& app, EnvOptions& options) {
   command->footer(kEnvFooter);
   run::add_fabric_options(*command, options.fabric);
   run::add_device_options(*command, options.seen);
-  command
-      ->add_option("--control", options.control,
-                   "Create this socket for softhca inspect and softhca fault, for all processes of "
-                   "the environment")
-      ->type_name("PATH");
-  command
-      ->add_option("--fault", options.faults,
-                   "How the network fails, or @FILE with a rule on each line: " +
-                       fabric::network_fault_help())
-      ->type_name("RULE")
-      ->allow_extra_args(false);
+  run::add_control_options(*command, options.control, "the environment");
   command
       ->add_option("--owner", options.owner,
                    "Keep the network until this process ends; 0: the first process of a container "

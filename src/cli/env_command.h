@@ -6,9 +6,8 @@
 #pragma once
 
 #include <optional>
-#include <string>
-#include <vector>
 
+#include "run/control_options.h"
 #include "run/device_options.h"
 #include "run/fabric_options.h"
 
@@ -21,10 +20,9 @@ namespace softhca::cli {
 struct EnvOptions {
   run::FabricOptions fabric;
   run::DeviceOptions seen;
-  std::string control;                   ///< path of a control socket; empty: none
-  std::vector<std::string> faults = {};  ///< network rules, or @FILE
-  std::optional<int> owner = {};         ///< process that owns the environment; nothing: the caller
-  bool plain = false;                    ///< print NAME=VALUE instead of shell syntax
+  run::ControlOptions control = {};
+  std::optional<int> owner = {};  ///< process that owns the environment; nothing: the caller
+  bool plain = false;             ///< print NAME=VALUE instead of shell syntax
 };
 
 CLI::App* add_env(CLI::App& app, EnvOptions& options);

@@ -15,7 +15,6 @@
 #include <string_view>
 #include <utility>
 
-#include "fabric/fault_table.h"
 #include "os/descriptor_limit.h"
 #include "os/event_loop.h"
 #include "os/process_descriptors.h"
@@ -26,9 +25,7 @@
 #include "run/program.h"
 #include "run/reach.h"
 #include "run/rule_files.h"
-#include "run/run_control.h"
 #include "run/run_directory.h"
-#include "run/run_faults.h"
 #include "util/log.h"
 #include "util/log_writer.h"
 
@@ -94,8 +91,7 @@ class Run {
   std::unique_ptr<run::HubHost> host_;
   std::unique_ptr<os::EventLoop> without_hub_;  ///< the loop of a run that shares a fabric
   os::EventLoop* events_ = nullptr;
-  std::optional<run::RunFaults> faults_;      ///< none: no --fault, and no --control to add one
-  std::unique_ptr<run::RunControl> control_;  ///< null: no --control
+  run::Controls controls_;
   UniqueFd keeper_;
   UniqueFd signals_;
   pid_t pid_ = -1;
@@ -117,7 +113,7 @@ util::Result<int> Run::run() {
   shown_ = *std::move(shown);
   const auto setup = options_.fabric.setup();
   if (!setup) return tl::unexpected(setup.error());
-  const auto rules = run::read_rules(options_.faults);
+  const auto rules = run::read_rules(options_.control.faults);
   if (!rules) return tl::unexpected(rules.error());
   auto good = options_.fabric.own ? set_up_own(*setup) : set_up_shared(*setup);
   if (!good) return tl::unexpected(good.error());
@@ -127,7 +123,8 @@ util::Result<int> Run::run() {
                  why.c_str());
   }
   auto environment = run::environment_for(run::own_environment(), *library, directory_);
-  if (auto told = notify_program(*rules, environment); !told) return tl::unexpected(told.error());
+  if (auto notified = notify_program(*rules, environment); !notified)
+    return tl::unexpected(notified.error());
   const auto started = run::start_program(options_.program, environment, signals_before_);
   if (started.pid < 0) {
     std::fprintf(stderr, "softhca: %s\n", started.reason.c_str());
@@ -189,16 +186,9 @@ util::Result<void> Run::set_up_shared(const run::FabricSetup& setup) {
 util::Result<void> Run::notify_program(const std::vector<std::string>& rules,
                                        std::vector<std::string>& environment) {
   for (auto& one : options_.seen.variables(shown_)) environment.push_back(std::move(one));
-  if (rules.empty() && options_.control.empty()) return {};
-  auto faults = run::RunFaults::create(rules, shown_.names());
-  if (!faults) return tl::unexpected(faults.error());
-  faults_.emplace(*std::move(faults));
-  environment.push_back(faults_->variable());
-  if (options_.control.empty()) return {};
-  auto control = run::RunControl::create(options_.control, directory_, &faults_->book());
-  if (!control) return tl::unexpected(control.error());
-  control_ = *std::move(control);
-  environment.push_back("SOFTHCA_CONTROL=" + control_->directory());
+  auto variables = controls_.create(options_.control, rules, directory_, shown_.names());
+  if (!variables) return tl::unexpected(variables.error());
+  for (auto& one : *variables) environment.push_back(std::move(one));
   return {};
 }
 
@@ -261,17 +251,7 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
   command->footer(kRunFooter);
   run::add_fabric_options(*command, options.fabric);
   run::add_device_options(*command, options.seen);
-  command
-      ->add_option("--control", options.control,
-                   "Create this socket for softhca inspect and softhca fault, for all processes of "
-                   "the program")
-      ->type_name("PATH");
-  command
-      ->add_option("--fault", options.faults,
-                   "How the network fails, or @FILE with a rule on each line: " +
-                       fabric::network_fault_help())
-      ->type_name("RULE")
-      ->allow_extra_args(false);
+  run::add_control_options(*command, options.control, "the program");
   return command;
 }
 

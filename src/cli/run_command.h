@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "run/control_options.h"
 #include "run/device_options.h"
 #include "run/fabric_options.h"
 
@@ -17,8 +18,7 @@ namespace softhca::cli {
 struct RunOptions {
   run::FabricOptions fabric;
   run::DeviceOptions seen;
-  std::string control;               ///< path of a control socket; empty: none
-  std::vector<std::string> faults;   ///< network rules, or @FILE
+  run::ControlOptions control;
   std::vector<std::string> program;  ///< with its arguments
 };
 

@@ -15,7 +15,7 @@ namespace {
 
 using Kind = Event::Kind;
 
-constexpr auto kDeadPeerInterval = std::chrono::seconds(1);
+constexpr auto kPeerCheckInterval = std::chrono::seconds(1);
 
 /// `mad`: null if the peer's process was killed.
 Event rejection_in(const Mad* mad) {
@@ -191,8 +191,8 @@ bool Connections::is_gone(const Connection& connection, const Gone& gone, Found&
 }
 
 void Connections::find_dead_peers(const Gone& gone, util::Time now) {
-  if (now - dead_peers_sought_ < kDeadPeerInterval) return;
-  dead_peers_sought_ = now;
+  if (now - peers_checked_ < kPeerCheckInterval) return;
+  peers_checked_ = now;
   Found found;
   for (const auto& [number, at] : table_.all()) {
     auto& connection = *at;

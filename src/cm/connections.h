@@ -96,7 +96,7 @@ class Connections {
   Services& services_;
   Wakeup& wakeup_;
   Transmitter transmitter_;
-  util::Time dead_peers_sought_{};
+  util::Time peers_checked_{};
 };
 
 }  // namespace softhca::cm

@@ -1,43 +1,29 @@
-// Fault injection into one device: errors of the device as a whole, and the way of the rules to its
-// parts, which apply them to commands, queues and interrupts.
+// Fault injection into one ConnectX: errors of the device as a whole, and the way of the rules to
+// its parts.
 #pragma once
 
-#include "hca/faults.h"
+#include <string>
+
+#include "hca/device_faults.h"
 
 namespace softhca::connectx {
 
 class Device;
 
-class FaultInjection {
+class FaultInjection final : public hca::DeviceFaults {
  public:
-  explicit FaultInjection(Device& device) : device_(device) {}
+  /// @pre the notes of the device exist
+  explicit FaultInjection(Device& device);
 
-  /// Follows `rules`, which must outlive the device.
-  void set_rules(hca::Faults& rules);
-  /// Called after each change of the rules, between two turns.
-  void follow_rules();
-  /// The rules, for the parts of the device.
-  const hca::FaultHook& hook() const { return hook_; }
-
-  /// A command met this rule of an internal error or a removal. It is applied after the turn's
-  /// commands.
-  void break_soon(const hca::Faults::Entry& rule) { breaks_by_ = rule.id; }
-  bool breaks() const { return breaks_by_ != 0; }
-  /// @pre breaks()
-  void apply_break();
   /// True if no command is executed: after an internal error, or before a rule breaks the device.
   bool stops_commands() const;
 
  private:
-  void break_by(const hca::Faults::Entry& rule);
-  void follow_removal();
+  void follow_in_parts() override;
+  std::string fail(const hca::FaultRule& rule) override;
+  void note_work() override;
 
   Device& device_;
-  hca::Faults* rules_ = nullptr;  ///< null: no faults can be injected
-  hca::FaultHook hook_;
-  hca::FaultId last_rule_ = 0;   ///< the last one that was applied when it was added
-  hca::FaultId breaks_by_ = 0;   ///< the rule that breaks the device after this command
-  hca::FaultId removed_by_ = 0;  ///< the rule for which the function is absent
 };
 
 }  // namespace softhca::connectx

@@ -22,9 +22,8 @@ void MacTable::learn(const wire::MacAddress& mac, std::uint32_t port) {
       std::find_if(set.begin(), set.end(), [&](const Entry& e) { return e.mac == number; });
   if (entry == set.end()) {
     // Free entries were never seen, so they are the oldest.
-    entry = std::min_element(set.begin(), set.end(), [](const Entry& a, const Entry& b) {
-      return a.last_seen < b.last_seen;
-    });
+    entry = std::min_element(set.begin(), set.end(),
+                             [](const Entry& a, const Entry& b) { return a.learned < b.learned; });
   }
   if (entry->mac != number || entry->port != port) ++generation_;
   *entry = {number, ++clock_, port};

@@ -30,7 +30,7 @@ class MacTable {
  private:
   struct Entry {
     std::uint64_t mac = 0;  ///< 0: free
-    std::uint64_t last_seen = 0;
+    std::uint64_t learned = 0;
     std::uint32_t port = 0;
   };
   static constexpr std::size_t kWays = 4;

@@ -1,11 +1,10 @@
-// A link to another process: frames that reach the port go into a ring of shared memory; frames
-// from another ring are transmitted by the port. Both ends are of this class, each with a port of a
-// switch in its own process.
+// A link to another process: rings of shared memory with a port. Frames that reach the port go into
+// the outgoing ring; frames from the incoming ring are transmitted by the port. Both ends are of
+// this class, each with a port of a switch in its own process.
 #pragma once
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <utility>
 
 #include "fabric/port.h"
@@ -13,38 +12,30 @@
 
 namespace softhca::fabric {
 
-class RingPort final : public Receiver {
+class RingPort final : public RingPair, public Receiver {
  public:
-  static constexpr std::size_t kRingCapacity = RingPair::kCapacity;
-
   /// Becomes the receiver of `port`. @pre kProcess: the port takes trains
   RingPort(std::unique_ptr<Port> port, os::SharedRing out, os::SharedRing in,
            RecordForm form = RecordForm::kWire)
-      : rings_(std::move(out), std::move(in), form), port_(std::move(port)) {
+      : RingPair(std::move(out), std::move(in), form), port_(std::move(port)) {
     port_->set_receiver(this);
   }
   ~RingPort() override { port_->set_receiver(nullptr); }
 
-  void handle_frame(const wire::Frame& frame) override { rings_.send(frame); }
+  void handle_frame(const wire::Frame& frame) override { send(frame); }
   void handle_loopback(const wire::Frame&, std::uint32_t) override {
   }  // this port loops nothing back
 
-  // Same as RingPair's.
-  std::size_t receive(std::size_t frames) { return rings_.receive(*port_, frames); }
+  // RingPair's, with the port.
+  std::size_t receive(std::size_t frames) { return RingPair::receive(*port_, frames); }
   template <class Judge>
   std::size_t receive(std::size_t frames, Judge&& judge) {
-    return rings_.receive(*port_, frames, std::forward<Judge>(judge));
+    return RingPair::receive(*port_, frames, std::forward<Judge>(judge));
   }
-  std::size_t room(std::size_t wanted) { return rings_.room(wanted); }
-  std::uint64_t taken() const { return rings_.taken(); }
-  bool settle() { return rings_.settle(*port_); }
-  bool prepare_to_sleep() { return rings_.prepare_to_sleep(); }
-  bool broken() const { return rings_.broken(); }
-  const RingPair::Counters& counters() const { return rings_.counters(); }
+  bool settle() { return RingPair::settle(*port_); }
 
  private:
-  RingPair rings_;
-  std::unique_ptr<Port> port_;  ///< destroyed first: its frames refer to the ring
+  std::unique_ptr<Port> port_;  ///< destroyed before the rings, which its frames refer to
 };
 
 }  // namespace softhca::fabric

@@ -173,7 +173,7 @@ FaultReader::~FaultReader() {
 /// stays: others may have been put in its place until the turn ends.
 void FaultReader::lose() {
   is_lost_ = true;
-  known_.clear();
+  rules_.clear();
   faults_.clear();
   util::log(util::LogLevel::kWarning,
             "the network rules of the run no longer act here: their file has become too short");
@@ -196,17 +196,17 @@ void FaultReader::read() {
   }
   std::atomic_thread_fence(std::memory_order_acquire);
   if (shared_->generation.load(std::memory_order_relaxed) != generation) return;
-  seen_ = generation;
-  std::erase_if(known_, [&](const auto& one) {
+  generation_ = generation;
+  std::erase_if(rules_, [&](const auto& one) {
     const bool gone = !found.contains(one.first);
     if (gone) (void)faults_.remove(one.second);
     return gone;
   });
   for (const auto& [id, one] : found) {
-    if (known_.contains(id) || faults_.rules().size() == NetworkFaults::kMax) continue;
+    if (rules_.contains(id) || faults_.rules().size() == NetworkFaults::kMax) continue;
     // Any process of the run may have written the text.
     if (auto rule = parse_fault(one.text)) {
-      known_[id] = faults_.add(*std::move(rule), &one.slot->counters);
+      rules_[id] = faults_.add(*std::move(rule), &one.slot->counters);
     }
   }
 }

@@ -98,7 +98,7 @@ class FaultReader {
     touch_end();
     if (!had_fault && os::MemoryFaults::pending()) [[unlikely]]
       return lose();
-    if (generation != seen_) read();
+    if (generation != generation_) read();
   }
 
  private:
@@ -111,10 +111,10 @@ class FaultReader {
   }
 
   NetworkFaults& faults_;
-  SharedFaults* shared_ = nullptr;  ///< null: none
-  bool is_lost_ = false;            ///< the file has become too short
-  std::uint32_t seen_ = 0;
-  std::map<std::uint32_t, NetworkFaults::Id> known_;  ///< by the number in the file
+  SharedFaults* shared_ = nullptr;                    ///< null: none
+  bool is_lost_ = false;                              ///< the file has become too short
+  std::uint32_t generation_ = 0;                      ///< of the file at the last read()
+  std::map<std::uint32_t, NetworkFaults::Id> rules_;  ///< by the number in the file
 };
 
 }  // namespace softhca::fabric

@@ -1,9 +1,5 @@
 #include "hca/faults.h"
 
-#include <algorithm>
-#include <cassert>
-#include <utility>
-
 #include "util/log.h"
 
 namespace softhca::hca {
@@ -27,24 +23,9 @@ void fire(Faults::Entry& entry, std::string_view function) {
 
 }  // namespace
 
-FaultId Faults::add(FaultRule rule) {
-  assert(entries_.size() < kMax);
-  entries_.push_back({.id = next_++, .rule = std::move(rule)});
-  return entries_.back().id;
-}
-
-bool Faults::remove(FaultId id) {
-  return std::erase_if(entries_, [id](const Entry& entry) { return entry.id == id; }) != 0;
-}
-
-const Faults::Entry* Faults::find(FaultId id) const {
-  const auto found = std::ranges::lower_bound(entries_, id, {}, &Entry::id);
-  return found == entries_.end() || found->id != id ? nullptr : &*found;
-}
-
 const Faults::Entry* Faults::take(std::string_view function, const FaultEvent& event) {
   Entry* acts = nullptr;
-  for (auto& entry : entries_) {
+  for (auto& entry : entries()) {
     if (!meets(entry.rule, function, event)) continue;
     if (entry.rule.include(++entry.matched) && acts == nullptr) acts = &entry;
   }
@@ -53,7 +34,7 @@ const Faults::Entry* Faults::take(std::string_view function, const FaultEvent& e
 }
 
 const Faults::Entry* Faults::take_immediate(std::string_view function, FaultId after) {
-  for (auto& entry : entries_) {
+  for (auto& entry : entries()) {
     if (entry.id <= after || !entry.rule.immediate() || !meets_function(entry.rule, function)) {
       continue;
     }

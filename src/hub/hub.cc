@@ -193,7 +193,7 @@ util::Result<void> Hub::watch(Client& client) {
 unsigned Hub::next_number() {
   std::vector<bool> is_remembered(options_.number_max + 1);
   for (const auto& client : clients_) {
-    for (const auto number : client->gone) is_remembered[number] = true;
+    for (const auto number : client->departed) is_remembered[number] = true;
   }
   const auto number = numbers_.next([&](unsigned one) {
     const bool is_far = options_.others != nullptr && !options_.others->may_give(one);
@@ -272,7 +272,7 @@ void Hub::remove(Client& client) {
     auto* const other = find(number);
     if (other == nullptr) continue;
     other->known.erase(client.number);
-    other->gone.insert(client.number);
+    other->departed.insert(client.number);
   }
   for (const auto& other : clients_) other->frames_to.erase(client.number);
   if (!client.known.empty()) work_.raise();
@@ -362,7 +362,7 @@ void Hub::settle() {
   if (options_.others != nullptr) options_.others->settle();
   std::vector<Client*> broken, left;
   for (const auto& client : clients_) {
-    report_departed(*client);
+    report_departures(*client);
     if (client->link.settle()) os::EventSignal::instance().raise(client->wake.get());
     if (client->link.broken()) {
       broken.push_back(client.get());

@@ -54,7 +54,7 @@ class Hub {
     unsigned first_block = 0;
     Numbers::Claim claim_block = nullptr;
     /// Bytes of each of a process's two rings.
-    std::size_t ring_capacity = fabric::RingPort::kRingCapacity;
+    std::size_t ring_capacity = fabric::RingPort::kCapacity;
     /// Bytes of each of the two rings of a link between processes with much traffic. With a tap
     /// there are no links, as the tap would miss their frames.
     std::size_t link_capacity = std::size_t{2} << 20;
@@ -126,7 +126,7 @@ class Hub {
   std::size_t take_from_others();
   void poll_soon();
   bool note(Client& client, LinkNote::Kind kind, unsigned about);
-  void report_departed(Client& client);
+  void report_departures(Client& client);
   std::size_t take_frames(Client& client);
   bool consumes(Client& client, std::span<const std::byte> frame);
   void count_frame(Client& client, unsigned to);

@@ -55,11 +55,12 @@ struct Hub::Client {
   /// Frames to each other process, by number, until the two are introduced
   std::map<unsigned, unsigned> frames_to;
   std::set<unsigned> known;  ///< processes introduced to it
-  std::set<unsigned> gone;   ///< introduced processes that have left; their kGone notes await room
+  std::set<unsigned>
+      departed;  ///< introduced processes that have left; their kGone notes await room
 
   /// Maximum links of one process.
   static constexpr std::size_t kLinksMax = 32;
-  bool knows_enough() const { return known.size() + gone.size() >= kLinksMax; }
+  bool knows_enough() const { return known.size() + departed.size() >= kLinksMax; }
 };
 
 }  // namespace softhca::hub

@@ -42,10 +42,10 @@ bool Hub::note(Client& client, LinkNote::Kind kind, unsigned about) {
 
 /// Notifies the client of departed peers, until its ring is full; later calls continue. Without the
 /// note the link would carry frames for the next owner of the number.
-void Hub::report_departed(Client& client) {
-  while (!client.gone.empty()) {
-    if (!note(client, LinkNote::Kind::kGone, *client.gone.begin())) return;
-    client.gone.erase(client.gone.begin());
+void Hub::report_departures(Client& client) {
+  while (!client.departed.empty()) {
+    if (!note(client, LinkNote::Kind::kGone, *client.departed.begin())) return;
+    client.departed.erase(client.departed.begin());
   }
 }
 

@@ -132,8 +132,8 @@ bool Neighbours::handle_ipv6(const wire::Frame& frame) {
 void Neighbours::handle_neighbor(const Neighbor& message, const wire::Ipv6& ip) {
   if (message.mac.is_multicast()) return;
   if (message.type == Neighbor::kAdvertisement) {
-    const bool told_us = message.solicited && is_own(ip.destination);
-    if (!is_own(message.target) && (told_us || known_.contains(message.target))) {
+    const bool answers_us = message.solicited && is_own(ip.destination);
+    if (!is_own(message.target) && (answers_us || known_.contains(message.target))) {
       learn(message.target, message.mac);
     }
     return;

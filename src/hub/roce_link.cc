@@ -153,7 +153,7 @@ std::size_t RoceLink::receive(std::size_t frames) {
   std::size_t count = 0;
   for (const auto& socket : sockets_) {
     count += socket->receive(*port_, reader_, frames,
-                             [this](const wire::Gid& source) { peers_.hear(source); });
+                             [this](const wire::Gid& source) { peers_.note_source(source); });
     if (socket->has_complaint()) report(socket->take_complaint());
   }
   return count;
@@ -162,7 +162,7 @@ std::size_t RoceLink::receive(std::size_t frames) {
 /// A peer that has sent packets before has ended. Its connections show that.
 void RoceLink::report(const RoceSocket::Complaint& complaint) {
   std::uint64_t held_back = 0;
-  if (peers_.has_heard(complaint.to) || !lines_.allow(clock_(), &held_back)) return;
+  if (peers_.is_source(complaint.to) || !lines_.allow(clock_(), &held_back)) return;
   const auto text = text_of(complaint.to);
   if (complaint.error == ECONNREFUSED) {
     util::log(util::LogLevel::kWarning,
@@ -178,7 +178,7 @@ bool RoceLink::deliver(std::span<const std::byte> datagram, const wire::Datagram
   auto& frame = port_->draft();
   if (!reader_.read(datagram, path, frame)) return false;
   (void)frame.own_segments();
-  peers_.hear(path.source);
+  peers_.note_source(path.source);
   (void)port_->transmit(frame);
   return true;
 }

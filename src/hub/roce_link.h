@@ -26,14 +26,14 @@ namespace softhca::hub {
 
 class RoceLink final : public fabric::Receiver {
  public:
-  /// Makes the socket of an address. A hub that shares a port among processes hands out others.
-  /// Null: not yet. set_addresses() asks again.
+  /// Gives the socket of an address, which the hub hands out. Null: not yet. set_addresses() asks
+  /// again.
   using OpenSocket = std::function<util::Result<std::unique_ptr<RoceSocket>>(const wire::Gid&)>;
 
   /// Becomes the receiver of `port`, which takes trains. `mac`: of the process's device, to which
   /// received packets go.
   RoceLink(std::unique_ptr<fabric::Port> port, const wire::MacAddress& mac, util::TimeSource clock,
-           OpenSocket open = RoceSocket::open);
+           OpenSocket open);
   ~RoceLink() override;
 
   /// The MAC of the router. No process of a hub has it (hub::mac_of).

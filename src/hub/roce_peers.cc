@@ -42,13 +42,13 @@ RocePeers::Peer* RocePeers::find(const wire::Gid& address) const {
 /// The entry for a new address: a free one, else the oldest source of a packet, else the oldest.
 RocePeers::Peer& RocePeers::replace(const wire::Gid& address) {
   auto& peer = *std::ranges::min_element(set_of(address), {}, [](const Peer& one) {
-    return std::pair(one.noted != 0 && !one.is_heard(), one.noted);
+    return std::pair(one.noted != 0 && !one.is_source(), one.noted);
   });
   if (peer.address == last_) last_ = {};  // its next packet is news
   return peer;
 }
 
-void RocePeers::hear_another(const wire::Gid& address) {
+void RocePeers::note_other_source(const wire::Gid& address) {
   auto* const known = find(address);
   auto& peer = known != nullptr ? *known : replace(address);
   peer = {address, util::Time::min(), ++noted_};

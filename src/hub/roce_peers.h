@@ -23,12 +23,12 @@ class RocePeers {
   static constexpr util::Duration kGrace = std::chrono::milliseconds(50);
 
   /// A packet has come from `address`.
-  void hear(const wire::Gid& address) {
-    if (address != last_) hear_another(address);
+  void note_source(const wire::Gid& address) {
+    if (address != last_) note_other_source(address);
   }
-  bool has_heard(const wire::Gid& address) const {
+  bool is_source(const wire::Gid& address) const {
     const auto* const peer = find(address);
-    return peer != nullptr && peer->is_heard();
+    return peer != nullptr && peer->is_source();
   }
   /// The hub was asked for `address`.
   void ask(const wire::Gid& address, util::Time now);
@@ -41,12 +41,12 @@ class RocePeers {
     util::Time beyond_from = util::kNever;
     std::uint64_t noted = 0;  ///< order of the last changes; 0: free
 
-    bool is_heard() const { return beyond_from == util::Time::min(); }
+    bool is_source() const { return beyond_from == util::Time::min(); }
   };
   /// The peers whose addresses have one hash.
   using Set = std::array<Peer, 4>;
 
-  void hear_another(const wire::Gid& address);
+  void note_other_source(const wire::Gid& address);
   Set& set_of(const wire::Gid& address) const;
   Peer* find(const wire::Gid& address) const;
   Peer& replace(const wire::Gid& address);

@@ -45,7 +45,7 @@ constexpr std::size_t kMessageBytes = 2048;
 constexpr int kBuffer = 8 << 20;
 
 // <linux/udp.h> and <linux/in6.h> define these, but conflict with headers of libc.
-constexpr int kNoCheck6Tx = 101, kNoCheck6Rx = 102, kUdpGro = 104, kFreebind6 = 78;
+constexpr int kNoCheck6Tx = 101, kNoCheck6Rx = 102, kUdpGro = 104;
 
 bool set(int fd, int level, int option, int value) {
   return ::setsockopt(fd, level, option, &value, sizeof value) == 0;
@@ -106,29 +106,6 @@ RoceSocket::RoceSocket(os::UniqueFd socket, const wire::Gid& address)
 }
 
 RoceSocket::~RoceSocket() = default;
-
-util::Result<std::unique_ptr<RoceSocket>> RoceSocket::open(const wire::Gid& address) {
-  const auto family = address.is_ipv4() ? AF_INET : AF_INET6;
-  os::UniqueFd socket(::socket(family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket) return util::fail_errno("no UDP socket");
-  if (family == AF_INET6) {
-    (void)set(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, 1);
-    // Duplicate address detection may still be under way.
-    (void)set(socket.get(), IPPROTO_IPV6, kFreebind6, 1);
-  }
-  const auto own = UdpAddress::of(address, wire::kRoceUdpPort);
-  if (::bind(socket.get(), &own.any, own.size()) != 0) {
-    if (errno == EADDRINUSE) {
-      return util::fail(
-          fmt::format("UDP port {} of {} is taken, perhaps by soft-RoCE (rdma_rxe) or by a program "
-                      "of another softhca network: other machines cannot be reached",
-                      wire::kRoceUdpPort, text_of(address)));
-    }
-    return util::fail_errno(fmt::format("UDP port {} of {}", wire::kRoceUdpPort, text_of(address)));
-  }
-  set_merging(socket.get(), true);
-  return adopt(std::move(socket), address);
-}
 
 void RoceSocket::set_merging(int socket, bool on) {
   (void)set(socket, IPPROTO_UDP, kUdpGro, on ? 1 : 0);

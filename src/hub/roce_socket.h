@@ -60,14 +60,12 @@ class RoceSocket {
   /// Most packets of one send().
   static constexpr std::size_t kSendMax = RoceDepartures::kPacketsMax;
 
-  /// Opens a socket of `address` on RoCEv2's port. The error says what to do if the port is taken.
-  static util::Result<std::unique_ptr<RoceSocket>> open(const wire::Gid& address);
-  /// The same for a UDP socket that is already bound to `address` and the port. Sets its options.
+  /// Takes a UDP socket that is bound to `address` and RoCEv2's port. Sets its options.
   static util::Result<std::unique_ptr<RoceSocket>> adopt(os::UniqueFd socket,
                                                          const wire::Gid& address);
   ~RoceSocket();
   /// Whether the kernel may merge arriving datagrams of one sender (UDP_GRO), whose checksum is not
-  /// 0. open() allows it. It steers merged datagrams by the first one only, so among sockets that
+  /// 0. It steers merged datagrams by the first one only, so among sockets that
   /// share a port only one may be in use.
   static void set_merging(int socket, bool on);
 
@@ -82,11 +80,11 @@ class RoceSocket {
   /// a wire. @pre their source is address()
   void send(std::span<const wire::RoceDatagram> packets);
   /// Transmits at most `frames` received packets by `port`, which must always be the same one.
-  /// A message of the kernel with several packets may exceed that. Calls `heard(source)` before
+  /// A message of the kernel with several packets may exceed that. Calls `on_source(source)` before
   /// those of each message. Returns their number.
-  template <class Heard>
+  template <class OnSource>
   std::size_t receive(fabric::Port& port, wire::DatagramReader& reader, std::size_t frames,
-                      Heard&& heard) {
+                      OnSource&& on_source) {
     give_back(port.released());
     std::size_t count = 0;
     for (bool more = true; more && count < frames;) {
@@ -99,7 +97,7 @@ class RoceSocket {
         for (auto left = arrival.count; left != 0; --left) {
           auto& frame = port.draft();
           if (!read(arrival, reader, frame)) continue;
-          if (!std::exchange(any, true)) heard(arrival.path.source);
+          if (!std::exchange(any, true)) on_source(arrival.path.source);
           last_number_ = port.transmit(frame);
         }
         note_number(batch.first + i);

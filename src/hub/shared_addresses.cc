@@ -104,18 +104,18 @@ bool SharedAddresses::send_all(int socket) {
 
 /// The end of a listener first: the hub bounds their number.
 bool SharedAddresses::send_listeners(int socket) {
-  for (auto at = told_.begin(); at != told_.end();) {
+  for (auto at = reported_.begin(); at != reported_.end();) {
     if (listeners_.contains(*at)) {
       ++at;
       continue;
     }
     if (!say(socket, RequestKind::kUnlisten, *at)) return false;
-    at = told_.erase(at);
+    at = reported_.erase(at);
   }
   for (const auto& service : listeners_) {
-    if (told_.contains(service)) continue;
+    if (reported_.contains(service)) continue;
     if (!say(socket, RequestKind::kListen, service)) return false;
-    told_.insert(service);
+    reported_.insert(service);
   }
   return true;
 }

@@ -85,7 +85,7 @@ class SharedAddresses {
   std::map<wire::Gid, Place> places_;
   std::deque<wire::Gid> asked_;  ///< those that await an answer, in order
   std::set<CmService> listeners_;
-  std::set<CmService> told_;  ///< listeners that the hub knows
+  std::set<CmService> reported_;  ///< listeners that the hub knows
   bool has_requests_ = false;
   bool has_news_ = false;
 };

@@ -175,7 +175,7 @@ bool CompletionQueues::Place::write_fast(Fill&& fill) const {
   if (queue_ == nullptr) return false;
   auto* const queue = queue_->get();
   return queue != nullptr && queue->attention == 0 &&
-         all_->contexts_.touch_again(queue->slot, queue->brought) && queue->ring.write_fast(fill);
+         all_->contexts_.touch_fast(queue->slot, queue->brought) && queue->ring.write_fast(fill);
 }
 
 }  // namespace softhca::jingzhao

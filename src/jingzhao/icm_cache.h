@@ -84,7 +84,7 @@ class IcmCache {
   static constexpr std::uint64_t kNever = UINT64_MAX;
   /// Fast path of touch() for a known slot: true if the slot still has the load `brought`. False
   /// has no effect. @pre brought != 0
-  bool touch_again(std::uint32_t slot, std::uint64_t brought) {
+  bool touch_fast(std::uint32_t slot, std::uint64_t brought) {
     auto& line = lines_[slot];
     if (line.brought != brought) return false;
     ++counters_.hits;

@@ -135,14 +135,14 @@ inline void QueuePair::follow(util::View<next_unit> next, bool stale) {
     return Fetch::kMalformed;
   }
   if (const auto* const at = sends_.at(std::uint64_t{wqe.place} * kUnit, ShortSendWqe::kSize)) {
-    const ShortSendWqe candidate(at);
-    if (candidate.decode(wqe, rules_, request)) {
+    const ShortSendWqe copy(at);
+    if (copy.decode_fast(wqe, rules_, request)) {
       ++sends_fetched_;
-      follow(candidate.next(), wqe.stale);
+      follow(copy.next(), wqe.stale);
       return next_ || !doorbells.empty() ? Fetch::kRequest : Fetch::kLastRequest;
     }
   }
-  return fetch_other(wqe, request);
+  return fetch_slow(wqe, request);
 }
 
 Fetch QueuePair::fetch_send(rdma::SendRequest& request) {
@@ -162,7 +162,7 @@ Fetch QueuePair::fetch_send(rdma::SendRequest& request) {
 }
 
 /// Slow path of fetch_send(), for less frequent WQEs.
-[[gnu::noinline]] Fetch QueuePair::fetch_other(SendWqe wqe, rdma::SendRequest& request) {
+[[gnu::noinline]] Fetch QueuePair::fetch_slow(SendWqe wqe, rdma::SendRequest& request) {
   const std::uint32_t size = wqe.units * kUnit;
   std::array<std::byte, limits::kMaxWqe> copy;
   const auto bytes = std::span(copy).first(size);
@@ -213,10 +213,10 @@ void QueuePair::complete_send(const rdma::SendCompletion& completion) {
   const CqeQueue queue{.qpn = number_, .remote_qpn = rdma_qp_->attributes().remote_qpn};
   const auto fill = [&](Cqe cqe) { encode_good_send_cqe(cqe, queue, completion); };
   if (completion.status != rdma::WorkStatus::kSuccess || !send_cq_.write_fast(fill)) [[unlikely]]
-    complete_otherwise(completion);
+    complete_send_slow(completion);
 }
 
-[[gnu::noinline]] void QueuePair::complete_otherwise(const rdma::SendCompletion& completion) {
+[[gnu::noinline]] void QueuePair::complete_send_slow(const rdma::SendCompletion& completion) {
   const CqeQueue queue{.qpn = number_, .remote_qpn = rdma_qp_->attributes().remote_qpn};
   const bool written = all_.write_cqe(*this, cqns_.send, [&](Cqe cqe) {
     if (completion.status == rdma::WorkStatus::kSuccess) {

@@ -79,14 +79,14 @@ class QueuePair final : private rdma::WorkQueues {
   void complete_send(const rdma::SendCompletion& completion) override;
   void complete_receive(const rdma::ReceiveCompletion& completion) override;
   void handle_event(rdma::QpEvent event, rdma::Reason reason) override;
-  void complete_otherwise(const rdma::SendCompletion& completion);
+  void complete_send_slow(const rdma::SendCompletion& completion);
 
   void lose_sends();
   /// Drops all posted sends after a fault.
   rdma::Fetch lose(WqeFault fault);
   rdma::Fetch fetch(const SendWqe& wqe, rdma::SendRequest& request);
   rdma::Fetch fetch_beyond(SendWqe wqe, rdma::SendRequest& request);
-  rdma::Fetch fetch_other(SendWqe wqe, rdma::SendRequest& request);
+  rdma::Fetch fetch_slow(SendWqe wqe, rdma::SendRequest& request);
   bool read_wqe(const SendWqe& wqe, std::span<std::byte> out);
   /// Makes the successor that the WQE names the next one.
   void follow(util::View<spec::jingzhao::next_unit> next, bool stale);

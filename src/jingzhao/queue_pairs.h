@@ -107,7 +107,7 @@ class QueuePairs final : private IcmCache::Owner {
   rdma::KeyTable& keys() { return parts_.keys; }
   /// Makes sure that the context is on chip and decoded. False if its memory is gone.
   bool refresh(QueuePair& qp) {
-    if (contexts_.touch_again(qp.slot, qp.brought())) [[likely]]
+    if (contexts_.touch_fast(qp.slot, qp.brought())) [[likely]]
       return true;
     const auto brought = contexts_.touch(qp.qpn().value(), qp.slot);
     return brought != 0 && (brought == qp.brought() || decode_slow(qp));

@@ -15,7 +15,7 @@ namespace detail {
 
 struct ShortForm {
   rdma::SendOpcode opcode{};
-  bool is_short = false;
+  bool exists = false;
   bool has_raddr = false;
 };
 /// By wqe_opcode.
@@ -52,20 +52,21 @@ class ShortSendWqe {
   util::View<Next> next() const { return util::View<Next>(bytes_); }
   /// Fast path of decode_send_wqe(). False, with `request` unchanged, if the WQE needs the slow
   /// path.
-  bool decode(const SendWqe& what, const SendRules& rules, rdma::SendRequest& request) const;
+  bool decode_fast(const SendWqe& what, const SendRules& rules, rdma::SendRequest& request) const;
 
  private:
   std::array<std::byte, kSize> bytes_;
 };
 
-[[gnu::always_inline]] inline bool ShortSendWqe::decode(const SendWqe& what, const SendRules& rules,
-                                                        rdma::SendRequest& request) const {
+[[gnu::always_inline]] inline bool ShortSendWqe::decode_fast(const SendWqe& what,
+                                                             const SendRules& rules,
+                                                             rdma::SendRequest& request) const {
   if (what.opcode >= detail::kShortForms.size() || rules.type == rdma::QpType::kUd) return false;
   const auto form = detail::kShortForms[what.opcode];
   // Payload units: without any, the difference wraps.
   const std::uint32_t before = form.has_raddr ? 2 : 1;
   const std::uint32_t units = what.units - before;
-  if (!form.is_short || what.units > kUnits || units - 1 >= kUnits) return false;
+  if (!form.exists || what.units > kUnits || units - 1 >= kUnits) return false;
   const std::byte* const payload = bytes_.data() + std::size_t{before} * kUnit;
   const util::View<Inline> piece({payload, Inline::kSize});
   const auto length = piece.get(Inline::length);

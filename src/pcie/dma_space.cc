@@ -170,7 +170,7 @@ void DmaSpace::set_tap(DmaTap* tap) {
 }
 
 /// Reads memory without a host address: behind a peer, or tapped.
-bool DmaSpace::read_mapping(const Mapping& mapping, Iova from, std::span<std::byte> out) const {
+bool DmaSpace::read_slow(const Mapping& mapping, Iova from, std::span<std::byte> out) const {
   if (tap_ == nullptr) return read_remote(*mapping.remote, from, out);
   if (!may_ask()) return false;
   const auto& real = mappings_[static_cast<std::size_t>(&mapping - tapped_.data())];
@@ -180,7 +180,7 @@ bool DmaSpace::read_mapping(const Mapping& mapping, Iova from, std::span<std::by
   return true;
 }
 
-bool DmaSpace::write_mapping(const Mapping& mapping, Iova to, std::span<const std::byte> in) const {
+bool DmaSpace::write_slow(const Mapping& mapping, Iova to, std::span<const std::byte> in) const {
   if (tap_ == nullptr) return write_remote(*mapping.remote, to, in);
   if (!may_ask()) return false;
   const auto& real = mappings_[static_cast<std::size_t>(&mapping - tapped_.data())];
@@ -242,7 +242,7 @@ bool DmaSpace::read(Iova from, std::span<std::byte> out) const {
         static_cast<std::size_t>(std::min<std::uint64_t>(out.size(), mapping->size - offset));
     if (mapping->host != nullptr) {
       std::memcpy(out.data(), mapping->host + offset, length);
-    } else if (!read_mapping(*mapping, from, out.first(length))) {
+    } else if (!read_slow(*mapping, from, out.first(length))) {
       return false;
     }
     out = out.subspan(length);
@@ -262,7 +262,7 @@ bool DmaSpace::write(Iova to, std::span<const std::byte> in) const {
         static_cast<std::size_t>(std::min<std::uint64_t>(in.size(), mapping->size - offset));
     if (mapping->host != nullptr) {
       std::memcpy(mapping->host + offset, in.data(), length);
-    } else if (!write_mapping(*mapping, to, in.first(length))) {
+    } else if (!write_slow(*mapping, to, in.first(length))) {
       return false;
     }
     in = in.subspan(length);

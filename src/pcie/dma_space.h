@@ -170,8 +170,8 @@ class DmaSpace {
   const Mapping* search(Iova iova) const;
   util::Result<void> insert(const Mapping& mapping);
   void update_reachable();
-  bool read_mapping(const Mapping& mapping, Iova from, std::span<std::byte> out) const;
-  bool write_mapping(const Mapping& mapping, Iova to, std::span<const std::byte> in) const;
+  bool read_slow(const Mapping& mapping, Iova from, std::span<std::byte> out) const;
+  bool write_slow(const Mapping& mapping, Iova to, std::span<const std::byte> in) const;
   void lose() {
     if (before_loss_) loss_work_ += before_loss_();
   }

@@ -181,7 +181,7 @@ util::Result<Bandwidth> measure_bandwidth(Testbed& testbed, std::uint64_t size,
   Bandwidth out{.size = size, .iterations = flows[0].count()};
   out.seconds = std::chrono::duration<double>(util::monotonic_now() - begin).count();
   if (peer != nullptr) {
-    if (auto told = peer->finish(); !told) return tl::unexpected(told.error());
+    if (auto finished = peer->finish(); !finished) return tl::unexpected(finished.error());
   }
   double messages = 0, peak = 0;
   for (const auto& flow : flows) {

@@ -215,7 +215,7 @@ util::Result<Latency> measure_latency(Testbed& testbed, std::uint64_t size, cons
     if (i % 64 == 0 && !go_on(part)) break;
   }
   if (peer != nullptr) {
-    if (auto told = peer->finish(); !told) return tl::unexpected(told.error());
+    if (auto finished = peer->finish(); !finished) return tl::unexpected(finished.error());
   }
   return summarize(size, samples);
 }

@@ -20,11 +20,11 @@ class Watchdog {
 
   explicit Watchdog(Testbed& testbed) : testbed_(testbed) {}
 
-  /// Call now and then. `seen`: any value that changes with each step of progress.
-  util::Result<void> look(util::Time now, std::uint64_t seen) {
+  /// Call now and then. `progress`: any value that changes with each step of progress.
+  util::Result<void> look(util::Time now, std::uint64_t progress) {
     if (testbed_.lost()) return device_gone();
-    if (seen != seen_ || since_ == util::Time{}) {
-      seen_ = seen;
+    if (progress != progress_ || since_ == util::Time{}) {
+      progress_ = progress;
       since_ = now;
     }
     if (now - since_ <= kPatience) return {};
@@ -34,7 +34,7 @@ class Watchdog {
  private:
   Testbed& testbed_;
   util::Time since_{};
-  std::uint64_t seen_ = 0;
+  std::uint64_t progress_ = 0;
 };
 
 }  // namespace softhca::perf

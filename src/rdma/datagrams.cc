@@ -62,7 +62,7 @@ Reason Datagrams::send(SendEntry& e, RequestMemory& memory) {
   return Reason::kNone;
 }
 
-unsigned Datagrams::send_short(SendQueue& queue, RequestMemory& memory, unsigned quota) {
+unsigned Datagrams::send_fast(SendQueue& queue, RequestMemory& memory, unsigned quota) {
   auto& window = queue.window();
   const auto& attributes = qp_.attributes();
   if (to_.number == 0 || !window.empty() || qp_.state() != QpState::kRts ||
@@ -78,7 +78,7 @@ unsigned Datagrams::send_short(SendQueue& queue, RequestMemory& memory, unsigned
   unsigned used = 0;
   while (used != quota && !queue.all_fetched()) {
     ShortDatagram datagram;
-    if (!queue.fetch_short(to_.number, bytes_max, datagram)) break;
+    if (!queue.fetch_datagram_fast(to_.number, bytes_max, datagram)) break;
     const std::byte* from = datagram.inline_data;
     if (from == nullptr) {
       from = memory.find_payload(datagram.lkey, datagram.address, datagram.length);

@@ -22,10 +22,10 @@ class Datagrams {
   Reason choose(const UdDestination& to);
   /// Sends a datagram to the chosen destination. kNone, or why its payload cannot be read.
   Reason send(SendEntry& entry, RequestMemory& memory);
-  /// Fast path for short datagrams to the last destination, with `queue` empty. Their frames hold a
-  /// copy, so each completes as soon as it is sent. Returns the number sent; requests behind them
-  /// may be of any kind.
-  unsigned send_short(SendQueue& queue, RequestMemory& memory, unsigned quota);
+  /// Fast path of send(), with the fetch: for short datagrams to the last destination, with `queue`
+  /// empty. Their frames hold a copy, so each completes as soon as it is sent. Returns the number
+  /// sent; requests behind them may be of any kind.
+  unsigned send_fast(SendQueue& queue, RequestMemory& memory, unsigned quota);
 
  private:
   Engine& engine_;

@@ -27,13 +27,7 @@ void Engine::set_state(QueuePair& qp, QpState state) {
       qp.responder_->start(qp.attributes_.rq_psn);
       return;
     case QpState::kRts:
-      if (from == QpState::kRtr) qp.requester_->start(qp.attributes_.sq_psn);
-      if (from == QpState::kSqError) {
-        // IBTA 10.3.1.7: only what is posted from now on is sent.
-        qp.requests_->restart_send();
-        qp.requester_->queue().restart();
-      }
-      qp.requester_->refresh_retries();
+      qp.requester_->begin_to_send(from);
       return mark_ready(qp);
     case QpState::kSqDrain:
       if (from == QpState::kRts) qp.requester_->queue().drain_reported = false;
@@ -41,7 +35,6 @@ void Engine::set_state(QueuePair& qp, QpState state) {
       return mark_ready(qp);
     case QpState::kSqError:
     case QpState::kError:
-      qp.requester_->disconnect();
       qp.requester_->stop();
       if (state == QpState::kError) qp.responder_->stop();
       return mark_ready(qp);

@@ -114,12 +114,7 @@ void QueuePair::inspect(util::InspectNode& out) const {
   sends.add_hex("next_send_psn", next_send_psn());
   sends.add_hex("last_acked_psn", last_acked_psn());
   sends.add("requests_begun", send_sequence());
-  sends.add("requests_outstanding", requester_->queue().window().outstanding());
-  sends.add("packets_in_flight", requester_->queue().window().in_flight(service_.reliable));
-  sends.add("retries_left", retries_left());
-  sends.add("rnr_retries_left", rnr_retries_left());
-  sends.add("waits_for_rnr_timer", requester_->pause().for_timer());
-  sends.add("waits_for_page", requester_->pause().for_page());
+  requester_->inspect(sends);
   auto& receives = out.child("responder");
   receives.add_hex("next_receive_psn", next_receive_psn());
   receives.add("messages", receive_sequence());

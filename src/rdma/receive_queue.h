@@ -51,15 +51,15 @@ class ReceiveQueue {
   Reason store(Pd pd, std::uint64_t offset, const wire::Frame& frame, std::size_t from,
                std::size_t length) const;
 
-  // Fast path of take() and complete() for a message of one packet. `cookie`: the request's.
-  /// Destination of `bytes` bytes in the next posted request. Null unless that is one piece of
-  /// local memory; the request may then have been taken.
-  std::byte* take_piece(std::uint32_t bytes, std::uint32_t& cookie);
-  /// The same for the request that take() has taken, which then ends.
-  std::byte* end_taken(Pd pd, std::uint32_t bytes, std::uint32_t& cookie);
-  /// Completes it. `source`: 0, unless the packet has a DETH.
-  void complete_piece(const wire::Bth& bth, Qpn source, std::uint32_t cookie, std::uint32_t bytes);
-  /// Caches the source of a packet; later packets to complete_piece() have the same.
+  // For a message of one packet. `cookie`: the request's.
+  /// Fast path of take(): destination of `bytes` bytes in the next posted request. Null unless that
+  /// is one piece of local memory; the request may then have been taken.
+  std::byte* take_fast(std::uint32_t bytes, std::uint32_t& cookie);
+  /// Fast path of store(): the same for the request that take() has taken, which then ends.
+  std::byte* end_fast(Pd pd, std::uint32_t bytes, std::uint32_t& cookie);
+  /// Fast path of complete(). `source`: 0, unless the packet has a DETH.
+  void complete_fast(const wire::Bth& bth, Qpn source, std::uint32_t cookie, std::uint32_t bytes);
+  /// Caches the source of a packet; later packets to complete_fast() have the same.
   void remember_source(const wire::IbPacket& packet);
 
   /// Fills in the fields of a completion that describe the packet's source.

@@ -12,10 +12,10 @@ inline Reason ReceiveQueue::store(Pd pd, std::uint64_t offset, const wire::Frame
   return scatter(engine_.keys, user(pd), request_.sges, offset, frame, from, length);
 }
 
-[[gnu::always_inline]] inline std::byte* ReceiveQueue::take_piece(std::uint32_t bytes,
-                                                                  std::uint32_t& cookie) {
+[[gnu::always_inline]] inline std::byte* ReceiveQueue::take_fast(std::uint32_t bytes,
+                                                                 std::uint32_t& cookie) {
   ReceivePiece piece;
-  if (taken_ || !qp_.requests().fetch_receive_piece(piece)) return nullptr;
+  if (taken_ || !qp_.requests().fetch_receive_fast(piece)) return nullptr;
   const auto& sge = piece.sge;
   if (bytes <= sge.length) {
     const auto user = [&] {
@@ -29,16 +29,16 @@ inline Reason ReceiveQueue::store(Pd pd, std::uint64_t offset, const wire::Frame
   return nullptr;
 }
 
-[[gnu::always_inline]] inline std::byte* ReceiveQueue::end_taken(Pd pd, std::uint32_t bytes,
-                                                                 std::uint32_t& cookie) {
+[[gnu::always_inline]] inline std::byte* ReceiveQueue::end_fast(Pd pd, std::uint32_t bytes,
+                                                                std::uint32_t& cookie) {
   auto* const to = place_taken(pd, bytes, cookie);
   if (to != nullptr) taken_ = false;
   return to;
 }
 
-[[gnu::always_inline]] inline void ReceiveQueue::complete_piece(const wire::Bth& bth, Qpn source,
-                                                                std::uint32_t cookie,
-                                                                std::uint32_t bytes) {
+[[gnu::always_inline]] inline void ReceiveQueue::complete_fast(const wire::Bth& bth, Qpn source,
+                                                               std::uint32_t cookie,
+                                                               std::uint32_t bytes) {
   auto& completion = source_;
   completion.cookie = cookie;
   completion.srqn = request_srqn_;

@@ -19,9 +19,23 @@ Requester::Requester(Engine& engine, QueuePair& qp)
 }
 
 void Requester::reset() {
+  stop();
+  retransmission_.reset();
+}
+
+void Requester::begin_to_send(QpState from) {
+  if (from == QpState::kRtr) retransmission_.start(qp_.attributes().sq_psn);
+  if (from == QpState::kSqError) {
+    // IBTA 10.3.1.7: only what is posted from now on is sent.
+    qp_.requests().restart_send();
+    queue().restart();
+  }
+  refresh_retries();
+}
+
+void Requester::stop() {
   disconnect();
   retransmission_.stop();
-  retransmission_.reset();
 }
 
 void Requester::handle_attributes() {
@@ -31,6 +45,15 @@ void Requester::handle_attributes() {
 
 void Requester::disconnect() {
   if (dc_ != nullptr && dc_->is_open()) dc_->close(engine_.path_header(qp_), window());
+}
+
+void Requester::inspect(util::InspectNode& out) const {
+  out.add("requests_outstanding", window().outstanding());
+  out.add("packets_in_flight", window().in_flight(qp_.service().reliable));
+  out.add("retries_left", retries().left());
+  out.add("rnr_retries_left", retries().rnr_left());
+  out.add("waits_for_rnr_timer", pause().for_timer());
+  out.add("waits_for_page", pause().for_page());
 }
 
 // Sending ----------------------------------------------------------------------------------------
@@ -103,7 +126,7 @@ bool Requester::check_payload(SendEntry& e) {
 unsigned Requester::send_requests(unsigned quota) {
   const auto& service = qp_.service();
   auto used =
-      service.datagram && pause().over() ? datagrams_->send_short(queue(), memory_, quota) : 0;
+      service.datagram && pause().over() ? datagrams_->send_fast(queue(), memory_, quota) : 0;
   auto acked = window().acked_packets(service.reliable);
   while (used < quota && pause().over() && state_rules(qp_.state()).finishes) {
     if (window().all_sent() && (queue().is_held_back(window().tail()) || !queue().fetch())) break;

@@ -36,13 +36,12 @@ class Requester {
 
   // State changes of the QP.
   void reset();
-  void start(std::uint32_t psn) { retransmission_.start(psn); }
-  void refresh_retries() { retransmission_.refresh_retries(); }
-  /// Stops sending; flush() completes the remaining requests.
-  void stop() { retransmission_.stop(); }
-  /// DC: ends the connection, if there is one, with a disconnect packet.
-  void disconnect();
-  /// The same without a packet, as for a device that is reset.
+  /// The QP goes from state `from` to RTS.
+  void begin_to_send(QpState from);
+  /// Stops sending; flush() completes the remaining requests. DC: ends the connection, if there is
+  /// one, with a disconnect packet.
+  void stop();
+  /// DC: ends the connection without a packet, as for a device that is reset.
   void forget_connection() {
     if (dc_ != nullptr) dc_->forget();
   }
@@ -73,13 +72,16 @@ class Requester {
   bool resume(bool failed) { return retransmission_.resume(failed); }
 
   SendQueue& queue() { return retransmission_.queue(); }
-  const SendQueue& queue() const { return retransmission_.queue(); }
   const Retries& retries() const { return retransmission_.retries(); }
-  const SendPause& pause() const { return retransmission_.pause(); }
+  /// The outstanding requests, and the reason if nothing is sent.
+  void inspect(util::InspectNode& out) const;
 
  private:
-  SendWindow& window() { return queue().window(); }
-  const SendWindow& window() const { return queue().window(); }
+  SendWindow& window() { return retransmission_.window(); }
+  const SendWindow& window() const { return retransmission_.window(); }
+  const SendPause& pause() const { return retransmission_.pause(); }
+  void refresh_retries() { retransmission_.refresh_retries(); }
+  void disconnect();
 
   unsigned send_requests(unsigned quota);
   bool may_start(const SendEntry& entry);

@@ -57,7 +57,7 @@ bool Responder::handle_send_fast(const wire::TransportHeaders& headers, const wi
   if (from == nullptr) return false;
   auto& receives = message_.receives();
   std::uint32_t cookie;
-  auto* to = receives.take_piece(size, cookie);
+  auto* to = receives.take_fast(size, cookie);
   if (to == nullptr) {
     if (const auto outcome = receives.take(); !outcome.ok()) {
       silent_ = false;
@@ -65,12 +65,12 @@ bool Responder::handle_send_fast(const wire::TransportHeaders& headers, const wi
       return true;
     }
     // The slow path finds the receive request that was taken here.
-    to = receives.end_taken(qp_.attributes().pd, size, cookie);
+    to = receives.end_fast(qp_.attributes().pd, size, cookie);
     if (to == nullptr) return false;
   }
   std::memmove(to, from, size);
   ++numbers_.msn;
-  receives.complete_piece(bth, Qpn{}, cookie, size);
+  receives.complete_fast(bth, Qpn{}, cookie, size);
   pass_next(bth);
   return true;
 }
@@ -112,20 +112,20 @@ bool Responder::handle_datagram_fast(const wire::TransportHeaders& headers,
   const auto bytes = static_cast<std::uint32_t>(kGrhBytes + size);
   auto& receives = message_.receives();
   std::uint32_t cookie;
-  auto* to = receives.take_piece(bytes, cookie);
+  auto* to = receives.take_fast(bytes, cookie);
   if (to == nullptr) {
     if (const auto outcome = receives.take(); !outcome.ok()) {
       datagrams_.drop(outcome);
       return true;
     }
     // The slow path finds the receive request that was taken here.
-    to = receives.end_taken(attributes.pd, bytes, cookie);
+    to = receives.end_fast(attributes.pd, bytes, cookie);
     if (to == nullptr) return false;
   }
   seen.put_ud_grh(frame, std::span<std::byte, kGrhBytes>(to, kGrhBytes));
   util::copy_header(to + kGrhBytes, from, size);  // a QP may send to itself
   ++numbers_.msn;
-  receives.complete_piece(headers.bth, headers.ext.deth.src_qp, cookie, bytes);
+  receives.complete_fast(headers.bth, headers.ext.deth.src_qp, cookie, bytes);
   return true;
 }
 

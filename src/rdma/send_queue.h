@@ -34,9 +34,10 @@ class SendQueue {
   bool has_more() const { return !window_.all_sent() || !all_fetched_; }
   /// Fetches the next request. False if there is none, or no room for it.
   bool fetch() { return !all_fetched_ && fetch_posted(); }
-  /// Fast path of fetch() for a short datagram to this destination, which needs no entry.
-  bool fetch_short(std::uint64_t destination, std::uint32_t bytes_max, ShortDatagram& datagram) {
-    const auto fetched = qp_.requests().fetch_short_datagram(destination, bytes_max, datagram);
+  /// Fast path of fetch(): for a short datagram to this destination, which needs no entry.
+  bool fetch_datagram_fast(std::uint64_t destination, std::uint32_t bytes_max,
+                           ShortDatagram& datagram) {
+    const auto fetched = qp_.requests().fetch_datagram_fast(destination, bytes_max, datagram);
     if (fetched == Fetch::kNothing) return false;
     all_fetched_ = fetched == Fetch::kLastRequest;
     return true;

@@ -51,8 +51,8 @@ class PostedRequests {
   /// `bytes_max` bytes to the destination with this number (UdDestination::number, not 0). kNothing
   /// in any other case, including an empty or unreadable queue: then call fetch_send(). A device
   /// that gives no numbers keeps this default.
-  virtual Fetch fetch_short_datagram(std::uint64_t /*destination*/, std::uint32_t /*bytes_max*/,
-                                     ShortDatagram&) {
+  virtual Fetch fetch_datagram_fast(std::uint64_t /*destination*/, std::uint32_t /*bytes_max*/,
+                                    ShortDatagram&) {
     return Fetch::kNothing;
   }
   /// The status of a request that fetch_send() has returned as kFailed.
@@ -68,7 +68,7 @@ class PostedRequests {
   /// Fast path of fetch_receive() for a QP in RTS: the next request of its own receive queue, if
   /// that is one piece of memory. False, with nothing consumed, in any other case: then call
   /// fetch_receive().
-  virtual bool fetch_receive_piece(ReceivePiece&) { return false; }
+  virtual bool fetch_receive_fast(ReceivePiece&) { return false; }
 };
 
 /// The queues of one QP, kept by its device: requests come from them, completions and events go to

@@ -1,8 +1,8 @@
 // The report of a program's identifiers for softhca inspect.
-#include <arpa/inet.h>
 #include <fmt/format.h>
 
 #include "rdma_cm/manager.h"
+#include "wire/address_text.h"
 
 namespace softhca::rdma_cm {
 namespace {
@@ -52,18 +52,10 @@ std::string_view state_of(const Identifier& id) {
 
 /// "198.18.0.1:7174" or "[::]:7174"; "none" before it is bound.
 std::string text_of(const SocketAddress& address) {
-  std::array<char, INET6_ADDRSTRLEN> text{};
-  if (address.family() == AF_INET) {
-    const auto& in = reinterpret_cast<const sockaddr_in&>(address.storage);
-    ::inet_ntop(AF_INET, &in.sin_addr, text.data(), text.size());
-    return fmt::format("{}:{}", text.data(), address.port());
-  }
-  if (address.family() == AF_INET6) {
-    const auto& in = reinterpret_cast<const sockaddr_in6&>(address.storage);
-    ::inet_ntop(AF_INET6, &in.sin6_addr, text.data(), text.size());
-    return fmt::format("[{}]:{}", text.data(), address.port());
-  }
-  return "none";
+  if (address.family() != AF_INET && address.family() != AF_INET6) return "none";
+  const auto ip = wire::text_of(address.gid());
+  return address.family() == AF_INET ? fmt::format("{}:{}", ip, address.port())
+                                     : fmt::format("[{}]:{}", ip, address.port());
 }
 
 void list(const Identifiers& ids, util::Inspection& out) {

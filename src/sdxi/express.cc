@@ -109,9 +109,9 @@ inline bool Express::resolve(const Context& context, ExpressTurn& turn, std::int
 
 bool Express::run(Context& context, ExpressTurn& turn) const {
   const auto first = context.read_index % context.entry.ds_ring_sz;
-  const auto unwritten = context.read_index - context.read_index_written;
+  const auto unreported = context.read_index - context.read_index_written;
   const auto count = std::min({context.write_index - context.read_index,
-                               context.entry.ds_ring_sz - first, kTogether - unwritten});
+                               context.entry.ds_ring_sz - first, kTogether - unreported});
   auto* const begin = context.ring + first * spec::kDescriptorSize;
   auto* const end = begin + count * spec::kDescriptorSize;
   auto* slot = begin;

@@ -1,7 +1,6 @@
 #include "sdxi/faults.h"
 
 #include <algorithm>
-#include <cassert>
 #include <utility>
 
 #include "util/log.h"
@@ -78,36 +77,30 @@ void inject(Injected& injected, const Faults::Entry& entry) {
 }  // namespace
 
 FaultId Faults::add(FaultRule rule) {
-  assert(entries_.size() < kMax);
-  entries_.push_back({.id = next_++, .rule = std::move(rule)});
+  const auto id = RuleList::add(std::move(rule));
   changed();
-  return entries_.back().id;
+  return id;
 }
 
 bool Faults::remove(FaultId id) {
-  const auto removed = std::erase_if(entries_, [id](const Entry& entry) { return entry.id == id; });
+  const bool removed = RuleList::remove(id);
   changed();
-  return removed != 0;
+  return removed;
 }
 
 void Faults::clear() {
-  entries_.clear();
+  RuleList::clear();
   changed();
 }
 
 void Faults::changed() {
   ++generation_;
-  armed_.store(!entries_.empty(), std::memory_order_relaxed);
-}
-
-const Faults::Entry* Faults::find(FaultId id) const {
-  const auto found = std::ranges::find(entries_, id, &Entry::id);
-  return found == entries_.end() ? nullptr : &*found;
+  armed_.store(!empty(), std::memory_order_relaxed);
 }
 
 Injected Faults::accept(const Accepted& descriptor) {
   Injected injected;
-  for (auto& entry : entries_) {
+  for (auto& entry : entries()) {
     if (!meets_function(entry.rule, descriptor.function) ||
         !meets_context(entry.rule, descriptor.context) || !concerns(entry.rule, descriptor) ||
         !take(entry)) {
@@ -119,14 +112,14 @@ Injected Faults::accept(const Accepted& descriptor) {
 }
 
 void Faults::fired(FaultId id) {
-  const auto found = std::ranges::find(entries_, id, &Entry::id);
-  if (found == entries_.end()) return;  // removed since it was chosen
+  const auto found = std::ranges::find(entries(), id, &Entry::id);
+  if (found == entries().end()) return;  // removed since it was chosen
   ++found->fired;
   note(*found);
 }
 
 FaultId Faults::begin_stop(std::string_view function, ContextNumber context, bool hard) {
-  for (auto& entry : entries_) {
+  for (auto& entry : entries()) {
     const bool concerns = entry.rule.action == FaultAction::kHangStop ||
                           (entry.rule.action == FaultAction::kHangSoftStop && !hard);
     if (!concerns || !meets_function(entry.rule, function) || !meets_context(entry.rule, context) ||
@@ -147,7 +140,7 @@ bool Faults::holds_stop(FaultId id, bool hard) const {
 
 bool Faults::lose_message(std::string_view function) {
   bool lost = false;
-  for (auto& entry : entries_) {
+  for (auto& entry : entries()) {
     const auto& rule = entry.rule;
     if (rule.action != FaultAction::kLoseInterrupt || rule.context || rule.operation != nullptr ||
         !meets_function(rule, function) || !take(entry)) {

@@ -6,41 +6,22 @@
 // object; armed() may be called from any thread.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <span>
 #include <string_view>
-#include <vector>
 
 #include "sdxi/fault_rule.h"
 #include "sdxi/injected.h"
+#include "util/rule_list.h"
 
 namespace softhca::sdxi {
 
-class Faults {
+class Faults : public util::RuleList<FaultRule> {
  public:
-  struct Entry {
-    FaultId id;
-    FaultRule rule;
-    std::uint64_t matched = 0;  ///< events that the rule matched
-    std::uint64_t fired = 0;    ///< times that it had an effect
-  };
-
-  /// Most rules at a time: every event is compared with each.
-  static constexpr std::size_t kMax = 1024;
-
-  /// @pre fewer than kMax
+  // RuleList's, and the functions notice the change.
   FaultId add(FaultRule rule);
-  /// The number of the next rule is at least this.
-  void number_from(FaultId next) { next_ = std::max(next_, next); }
-  FaultId next() const { return next_; }
-  /// False if there is no such rule.
   bool remove(FaultId id);
   void clear();
-  std::span<const Entry> rules() const { return entries_; }
-  /// Null if there is no such rule.
-  const Entry* find(FaultId id) const;
 
   bool armed() const { return armed_.load(std::memory_order_relaxed); }
   /// Changes when a rule is added or removed: contexts that a rule held back must be looked at
@@ -70,8 +51,6 @@ class Faults {
  private:
   void changed();
 
-  std::vector<Entry> entries_;
-  FaultId next_ = 1;
   std::uint64_t generation_ = 0;
   std::atomic<bool> armed_ = false;
 };

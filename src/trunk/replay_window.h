@@ -14,25 +14,25 @@ class ReplayWindow {
 
   bool is_new(std::uint64_t sequence) const {
     if (sequence > highest_) return true;
-    return sequence != 0 && highest_ - sequence < kSize && !seen_[sequence % kSize];
+    return sequence != 0 && highest_ - sequence < kSize && !received_[sequence % kSize];
   }
   /// @pre is_new(sequence)
   void note(std::uint64_t sequence) {
     if (sequence > highest_) {
       const auto steps = sequence - highest_;
       if (steps >= kSize) {
-        seen_.reset();
+        received_.reset();
       } else {
-        for (auto at = highest_ + 1; at != sequence; ++at) seen_.reset(at % kSize);
+        for (auto at = highest_ + 1; at != sequence; ++at) received_.reset(at % kSize);
       }
       highest_ = sequence;
     }
-    seen_.set(sequence % kSize);
+    received_.set(sequence % kSize);
   }
   std::uint64_t highest() const { return highest_; }
 
  private:
-  std::bitset<kSize> seen_;
+  std::bitset<kSize> received_;
   std::uint64_t highest_ = 0;
 };
 

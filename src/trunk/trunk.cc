@@ -76,10 +76,10 @@ void Trunk::handle_member(unsigned number, bool is_there) {
 }
 
 void Trunk::handle_change(std::size_t peer) {
-  if (known_.size() <= peer) known_.resize(peer + 1);
+  if (members_.size() <= peer) members_.resize(peer + 1);
   const auto* const session = sessions_.find(peer);
   const auto now = session == nullptr ? Members{} : session->members();
-  const auto before = std::exchange(known_[peer], now);
+  const auto before = std::exchange(members_[peer], now);
   if (session == nullptr) stations_.forget_port(static_cast<std::uint32_t>(peer));
   if (!options_.far) return;
   const auto of = [](const Members& members, unsigned block) {
@@ -91,7 +91,7 @@ void Trunk::handle_change(std::size_t peer) {
   for (const auto& [block, ignored] : all) {
     if (of(before, block) == of(now, block)) continue;
     std::bitset<kBlock> living;
-    for (const auto& members : known_) living |= of(members, block);
+    for (const auto& members : members_) living |= of(members, block);
     options_.far(block, living);
   }
 }

@@ -88,7 +88,7 @@ class Trunk final : public fabric::Receiver {
   Members own_;
   unsigned claimed_ = kBlock;  ///< the last block claimed; kBlock: none
   Sessions sessions_;
-  std::vector<Members> known_;  ///< of each peer, as reported to options_.far
+  std::vector<Members> members_;  ///< of each peer, as reported to options_.far
   fabric::MacTable stations_{kStations};
   std::unique_ptr<fabric::Port> port_;
   hub::OtherHubs::IsFull is_full_;

@@ -73,8 +73,8 @@ Errno DevxCommands::other(Request& request) {
   set_uid(in, uid);
   wrong = execute(file_.device, in, out);
   if (wrong != 0 && wrong != EREMOTEIO) return wrong;
-  const auto told = request.put_bytes(MLX5_IB_ATTR_DEVX_OTHER_CMD_OUT, out);
-  return wrong != 0 ? wrong : told;
+  const auto copied = request.put_bytes(MLX5_IB_ATTR_DEVX_OTHER_CMD_OUT, out);
+  return wrong != 0 ? wrong : copied;
 }
 
 /// Asks for a doorbell page that a context has from its start: there are none.

@@ -151,8 +151,8 @@ Errno DevxCommands::modify(Request& request) {
   wrong = execute(file_.device, in, out);
   if (wrong != 0 && wrong != EREMOTEIO) return wrong;
   if (wrong == 0) note_change(*object, in);
-  const auto told = request.put_bytes(MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_OUT, out);
-  return wrong != 0 ? wrong : told;
+  const auto copied = request.put_bytes(MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_OUT, out);
+  return wrong != 0 ? wrong : copied;
 }
 
 Errno DevxCommands::query(Request& request) {
@@ -166,8 +166,8 @@ Errno DevxCommands::query(Request& request) {
   set_uid(in, file_.user.uid());
   wrong = execute(file_.device, in, out);
   if (wrong != 0 && wrong != EREMOTEIO) return wrong;
-  const auto told = request.put_bytes(MLX5_IB_ATTR_DEVX_OBJ_QUERY_CMD_OUT, out);
-  return wrong != 0 ? wrong : told;
+  const auto copied = request.put_bytes(MLX5_IB_ATTR_DEVX_OBJ_QUERY_CMD_OUT, out);
+  return wrong != 0 ? wrong : copied;
 }
 
 /// Executes a query now and queues its answer, behind an mlx5_ib_uapi_devx_async_cmd_hdr, for the

@@ -241,9 +241,9 @@ Errno MemoryRegionCommands::rereg_mr(Request& request) {
   bool in_place = changes_in_place(*region, wanted, moves);
   if (is_reused && !in_place && !region->is_implicit()) return EOPNOTSUPP;
   // The old pages stay locked until the new ones are.
-  const bool locks_anew = moves || region->is_on_demand();
+  const bool locks_again = moves || region->is_on_demand();
   LockedPages locked;
-  if (const auto wrong = locks_anew ? lock_region(file_.memory, wanted, locked) : 0; wrong != 0) {
+  if (const auto wrong = locks_again ? lock_region(file_.memory, wanted, locked) : 0; wrong != 0) {
     return wrong;
   }
   if (const auto wrong = populate_region(file_.memory, wanted); wrong != 0) return wrong;
@@ -255,7 +255,7 @@ Errno MemoryRegionCommands::rereg_mr(Request& request) {
     region->key = *key;
     region->room = room_of(wanted);
   }
-  if (locks_anew) region->locked = std::move(locked);
+  if (locks_again) region->locked = std::move(locked);
   region->pd = Use(pd);
   region->memory = {.begin = wanted.start, .size = wanted.length};
   region->iova = wanted.hca_va;

@@ -147,7 +147,7 @@ void Server::visit(Step step) {
   }
   loop_.budget().charge(allowed - budget.left());
   if (!alive) return end_session();
-  if (!std::exchange(logged_, true)) note("vfio-user client connected");
+  if (!std::exchange(has_client_, true)) note("vfio-user client connected");
   if (session_->wanted_events() == watched_) return;
   watched_ = session_->wanted_events();
   loop_.set_events(session_->fd(), watched_);
@@ -172,7 +172,7 @@ void Server::end_session() {
   loop_.remove(session_->fd());
   session_.reset();
   os::MemoryReserve::instance().refill();
-  if (std::exchange(logged_, false)) note("vfio-user client gone, function reset");
+  if (std::exchange(has_client_, false)) note("vfio-user client gone, function reset");
   wait_for_client();
 }
 

@@ -73,9 +73,9 @@ class Server {
   os::EventLoop::Notice gone_;                 ///< the janitor has released something
   os::Janitor janitor_;
   std::optional<Session> session_;
-  /// The log has a line about this client. A connection without a message gets none: it may be
-  /// another server that looks for a listener at this path.
-  bool logged_ = false;
+  /// The session has handled something of its client and goes on. Another server that looks for a
+  /// listener at this path connects and sends nothing.
+  bool has_client_ = false;
   std::uint32_t watched_ = 0;  ///< events for which the session's socket is watched
   util::RateLimiter notes_{3, std::chrono::seconds(10)};
   ClientNotes client_notes_;

@@ -207,7 +207,7 @@ TEST_F(SiblingNeighbours, NotesOfAGuestInTheNameOfItsServerMakeNoLink) {
   EXPECT_LE(sender_->link().links(), 1u) << "one with the receiver";
 }
 
-TEST_F(SiblingNeighbours, AProgramThatSpeaksForOthersIsNotHeard) {
+TEST_F(SiblingNeighbours, AProgramThatSpeaksForOthersIsIgnored) {
   exchange(500, [&](std::uint32_t) {
     using Kind = hub::LinkNote::Kind;
     for (const auto kind : {Kind::kIntroduced, Kind::kReady, Kind::kSwitched, Kind::kGone}) {

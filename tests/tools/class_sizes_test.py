@@ -82,5 +82,51 @@ class Limits(unittest.TestCase):
         self.assertIn("there is no src/hub/B", notes[1])
 
 
+FORWARDER = """
+class A {
+ public:
+  explicit A(B b) : b_(b) {}
+  int one() const { return b_.one(); }
+  void handle_two(int value) { parts_.b.handle(value, c_); }
+  void take_three(std::vector<int> list) { b_->three(std::move(list)); }
+  void four();
+  void five();
+  int six() { return a_ + b_.six(); }
+  int seven() const;
+
+ private:
+  void eight() { b_.eight(); }
+};
+"""
+
+
+class Forwards(unittest.TestCase):
+    def problems(self, more="", listed=()):
+        files = {"src/rdma/a.h": FORWARDER, "src/rdma/a.cc": "void A::four() { b_.four(); }\nvoid A::five() { b_.five(1); }\n" + more}
+        return class_sizes.check_forwarders(files, listed)
+
+    def test_one_statement_that_calls_a_members_function_of_the_same_name(self):
+        self.assertIn("src/rdma/A: 5 of 7 public functions only call", self.problems()[0][0])
+        self.assertIn("src/rdma/A: 6 of 7", self.problems("int A::seven() const { return c_.seven(); }")[0][0])
+
+    def test_more_than_a_call_is_no_forward(self):
+        for body in ("b_.seven(); return 1;", "return c_.eight();", "return b_.seven(one());", "return seven_;"):
+            self.assertIn("src/rdma/A: 5 of 7", self.problems(f"int A::seven() const {{ {body} }}")[0][0])
+
+    def test_half_of_them_is_allowed(self):
+        files = {"src/rdma/a.h": FORWARDER, "src/rdma/a.cc": "void A::four() { b_.four(); }\nvoid A::five() {}\n"}
+        self.assertIn("4 of 7", class_sizes.check_forwarders(files, [])[0][0])
+        files["src/rdma/a.cc"] = "void A::four() {}\nvoid A::five() {}\n"
+        self.assertEqual(class_sizes.check_forwarders(files, []), ([], []))
+
+    def test_a_small_class_is_allowed(self):
+        text = "".join(f"  void f{i}() {{ b_.f{i}(); }}\n" for i in range(5))
+        self.assertEqual(class_sizes.check_forwarders({"src/rdma/a.h": "struct A {\n" + text + "};"}, []), ([], []))
+
+    def test_a_listed_class_has_a_reason_as_long_as_it_needs_one(self):
+        self.assertEqual(self.problems(listed=["src/rdma/A"]), ([], []))
+        self.assertIn("src/hub/B does not only forward", self.problems(listed=["src/rdma/A", "src/hub/B"])[1][0])
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -219,6 +219,16 @@ class Readmes(unittest.TestCase):
         bad = good + "| 4 | `src/a/b.cc` | `Box::open`, `Box::fill` | elsewhere |\n"
         self.assertEqual(list(tidy.rule_walks({"docs/a.md": bad}, files)), ["docs/a.md:4: src/a/b.cc defines no Box::fill"])
 
+    def test_a_fast_path_without_a_test_or_a_word(self):
+        files = {"src/a/b.h": "class Box {\n  /// Fast path of open().\n  bool open_fast();\n  bool can_shut_fast() const;\n};\n"}
+        row = "| `Box::open_fast` | `open` | %s |\n"
+        self.assertEqual(list(tidy.rule_fast_paths({"src/a/README.md": row % "`Box.OpensAlike`"}, files)), [])
+        for texts in ({}, {"src/a/README.md": row % "a test"}, {"docs/a.md": row % "`Box.OpensAlike`"}):
+            self.assertIn("no README of src/ has a row for open_fast", list(tidy.rule_fast_paths(texts, files))[0])
+        files["src/a/b.h"] = files["src/a/b.h"].replace("Fast path", "Another form")
+        self.assertEqual(list(tidy.rule_fast_paths({"src/a/README.md": row % "`Box.OpensAlike`"}, files)),
+                         ["src/a/b.h: open_fast has no comment: Fast path of ..."])
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -166,7 +166,7 @@ TEST_P(Errors, AResetQueuePairCanBeConnectedAgain) {
 }
 
 // IBTA 10.8.5: an unsignaled request gets a completion if it fails.
-TEST_P(Errors, AnUnsignaledRequestThatFailsIsTold) {
+TEST_P(Errors, AnUnsignaledRequestThatFailsIsReported) {
   connect_sides();
   const auto piece = a().region.piece(0, 8);
   ASSERT_EQ(a().qp.post_send({.id = 5,

@@ -24,7 +24,7 @@ class Events : public Verbs {
 };
 INSTANTIATE_TEST_SUITE_P(Devices, Events, testing::ValuesIn(all_pairs()), name_of);
 
-TEST_P(Events, AnArmedQueueTellsOnceOfACompletion) {
+TEST_P(Events, AnArmedQueueReportsACompletionOnce) {
   connect_sides();
   b().receive(1, 0, 64);
   b().receive(2, 0, 64);
@@ -38,7 +38,7 @@ TEST_P(Events, AnArmedQueueTellsOnceOfACompletion) {
   EXPECT_EQ(wait(b().receive_cq).size(), 1u);
 }
 
-TEST_P(Events, AQueueThatIsArmedAgainTellsAgain) {
+TEST_P(Events, AQueueThatIsArmedAgainReportsAgain) {
   connect_sides();
   for (unsigned round = 0; round != 5; ++round) {
     b().receive(round, 0, 64);
@@ -50,7 +50,7 @@ TEST_P(Events, AQueueThatIsArmedAgainTellsAgain) {
 }
 
 // IBTA 9.2.3, 11.4.2.2: "solicited completion".
-TEST_P(Events, AQueueArmedForSolicitedOnesTellsOfNoOther) {
+TEST_P(Events, AQueueArmedForSolicitedOnesReportsNoOther) {
   NEEDS(kSolicited);
   connect_sides();
   b().receive(1, 0, 64);
@@ -77,7 +77,7 @@ TEST_P(Events, TheFirstPacketInRtrEstablishesTheCommunication) {
   EXPECT_EQ(event->number, b().qp.number());
 }
 
-TEST_P(Events, AForbiddenRequestIsToldToWhomItWasFor) {
+TEST_P(Events, AForbiddenRequestIsReportedToItsTarget) {
   connect_sides();
   const auto piece = a().region.piece(0, 8);
   ASSERT_EQ(a().qp.post_send({.opcode = SendOpcode::kRdmaWrite,
@@ -111,7 +111,7 @@ TEST_P(Events, ADrainedQueuePairReportsItOnceAndKeepsWhatIsPosted) {
 }
 
 // IBTA 11.6.3.1: "Last WQE Reached", of a queue pair with an SRQ that goes to ERR.
-TEST_P(Events, AQueuePairWithAnSrqTellsThatItTakesNoMore) {
+TEST_P(Events, AQueuePairWithAnSrqReportsThatItTakesNoMore) {
   NEEDS(kSharedReceiveQueues);
   make_sides({.with_srq = true});
   must(connect(a().qp, b().qp));
@@ -123,7 +123,7 @@ TEST_P(Events, AQueuePairWithAnSrqTellsThatItTakesNoMore) {
 }
 
 // IBTA 10.2.6.1: an overrun of a CQ is an error of the CQ.
-TEST_P(Events, AQueueThatRunsOverTellsSo) {
+TEST_P(Events, AQueueThatRunsOverReportsIt) {
   make_sides({.cq_entries = 4});
   must(connect(a().qp, b().qp));
   const auto entries = b().receive_cq.entries();

@@ -25,7 +25,7 @@ std::string refusal(const std::vector<std::string>& names, const Lab::Options& o
   return "";
 }
 
-TEST(Lab, AnUnknownNameIsToldWithThoseThatThereAre) {
+TEST(Lab, AnUnknownNameIsReportedWithThoseThatThereAre) {
   EXPECT_THAT(refusal({"connectx", "toaster"}), HasSubstr("'toaster'"));
   for (const auto model : models())
     EXPECT_THAT(refusal({"toaster"}), HasSubstr(std::string(model)));
@@ -60,7 +60,7 @@ TEST(Lab, OnInfinibandEachDeviceHasALidOfItsOwn) {
   EXPECT_EQ(lids.count(0), 0u);
 }
 
-TEST(Lab, VirtualTimeGoesAsFarAsItIsTold) {
+TEST(Lab, VirtualTimeGoesAsFarAsItIsAsked) {
   Lab lab({"jingzhao"}, {.virtual_time = true});
   const auto before = lab.now();
   lab.advance(3s);

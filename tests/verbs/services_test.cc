@@ -213,7 +213,7 @@ TEST_P(Srq, IsFullAfterItsRequestsAndFreeAgainWhenTheyComplete) {
 }
 
 // IBTA 11.6.3.2: the SRQ limit event.
-TEST_P(Srq, TellsOnceThatItRunsEmpty) {
+TEST_P(Srq, ReportsOnceThatItRunsEmpty) {
   NEEDS(kReceiveLimit);
   must(connect(a().qp, b().qp));
   for (unsigned i = 0; i != 4; ++i) b().receive(i, 0, 64);

@@ -40,8 +40,8 @@ struct Need {
 };
 
 inline constexpr auto kNeeds = std::to_array<Need>({
-    {"Events", "AQueueArmedForSolicitedOnesTellsOfNoOther", Feature::kSolicited},
-    {"Events", "AQueuePairWithAnSrqTellsThatItTakesNoMore", Feature::kSharedReceiveQueues},
+    {"Events", "AQueueArmedForSolicitedOnesReportsNoOther", Feature::kSolicited},
+    {"Events", "AQueuePairWithAnSrqReportsThatItTakesNoMore", Feature::kSharedReceiveQueues},
     {"Operations", "FetchAndAddReturnsWhatWasThere", Feature::kAtomics},
     {"Operations", "CompareAndSwapSwapsOnlyWhatItExpects", Feature::kAtomics},
     {"Uc", "SendsAndWritesArrive", Feature::kUc},

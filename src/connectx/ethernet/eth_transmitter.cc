@@ -333,7 +333,7 @@ bool EthTransmitter::send_next_fast(std::span<const std::byte, kWqeBasicBlock> b
                                     std::uint64_t& last_frame) {
   const auto* const entry = pattern.headers.entry;
   if (entry == nullptr || entry->flow() != pattern.headers.flow) return false;
-  const auto content = pattern.wqe.decode(block);
+  const auto content = pattern.wqe.decode_fast(block);
   if (!content) return false;
   const auto head_size = entry->size();
   const auto in_wqe = content->header.size();

@@ -34,7 +34,7 @@ class EthWqeTemplate {
   void remember(std::span<const std::byte> wqe, const EthSendWqe& decoded);
   /// Fast path of EthSendWqe::decode() for a WQE that matches the template. Unset if it does not.
   /// `block`: a copy of the WQE.
-  std::optional<Content> decode(std::span<const std::byte, kWqeBasicBlock> block) const;
+  std::optional<Content> decode_fast(std::span<const std::byte, kWqeBasicBlock> block) const;
 
  private:
   using Ctrl = spec::connectx::wqe_ctrl_segment;
@@ -50,7 +50,7 @@ class EthWqeTemplate {
   util::MaskedBytes<kFixed> fixed_;
 };
 
-[[gnu::always_inline]] inline std::optional<EthWqeTemplate::Content> EthWqeTemplate::decode(
+[[gnu::always_inline]] inline std::optional<EthWqeTemplate::Content> EthWqeTemplate::decode_fast(
     std::span<const std::byte, kWqeBasicBlock> block) const {
   if (!is_set_ || !fixed_.match_all(block.data())) return std::nullopt;
   const util::View<Pointer> data(block.subspan(data_offset_));

@@ -137,7 +137,7 @@ inline bool CompletionQueue::write_any(std::span<std::byte> cqe, bool solicited)
 inline void CompletionQueue::note_written(bool solicited) {
   if (solicited) {
     after_solicited_ = ring_.producer();
-    seen_solicited_ = true;
+    has_solicited_ = true;
   }
   if ((attention_ & kArmedAll) != 0 || (solicited && is_armed())) event();
 }
@@ -265,7 +265,7 @@ void CompletionQueue::handle_arm(std::uint32_t arm_dword) {
   // last event are not reported again, even if software arms before it polls them.
   const auto since = ring_.distance(last_notified_, consumer) > 0 ? last_notified_ : consumer;
   const bool pending = solicited_only
-                           ? seen_solicited_ && ring_.distance(after_solicited_, since) > 0
+                           ? has_solicited_ && ring_.distance(after_solicited_, since) > 0
                            : ring_.distance(ring_.producer(), since) > 0;
   if (pending) event();
 }

@@ -168,10 +168,10 @@ class CompletionQueue : public hca::Used {
   hca::PublishedRing ring_;
   EventQueues& eqs_;
   EventModeration& moderation_;
-  std::uint32_t after_solicited_ = 0;  ///< producer counter after the last solicited CQE
-  std::uint32_t last_notified_ = 0;    ///< producer counter at the last completion event
-  util::Time notified_at_{};           ///< time of the last completion event
-  bool seen_solicited_ = false;
+  std::uint32_t after_solicited_ = 0;     ///< producer counter after the last solicited CQE
+  std::uint32_t last_notified_ = 0;       ///< producer counter at the last completion event
+  util::Time notified_at_{};              ///< time of the last completion event
+  bool has_solicited_ = false;            ///< a solicited CQE was written
   std::optional<util::Time> held_until_;  ///< due time of the held event
   std::uint8_t attention_ = 0;            ///< Attention bits
   /// Null unless the CQ compresses CQEs. While the session holds CQEs, moderation_ holds an event

@@ -79,7 +79,7 @@ bool KeyListReader::begin(const KeyList& list) {
   if (strided_) {
     entries = header.get(Header::num_entries);
     meaning_.pattern.turns = header.get(Header::repeat_count);
-    told_ = header.get(Header::byte_count);
+    turn_bytes_ = header.get(Header::byte_count);
     if (meaning_.pattern.turns == 0 || entries >= end_) return false;
     next_ = 1;
     end_ = entries + 1;
@@ -105,7 +105,7 @@ bool KeyListReader::read(const KeyList& list, std::size_t octwords_max) {
   if (strided_) {
     const auto& ends = meaning_.pieces.ends;
     const auto total = ends.empty() ? 0 : ends.back();
-    meaning_.adds_up = total != 0 && total == told_;
+    meaning_.adds_up = total != 0 && total == turn_bytes_;
   }
   return true;
 }

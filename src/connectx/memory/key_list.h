@@ -65,7 +65,7 @@ class KeyListReader {
   std::size_t next_ = 0;  ///< next octword
   std::size_t end_ = 0;
   bool strided_ = false;
-  std::uint64_t told_ = 0;  ///< bytes of one turn, from the header of a strided layout
+  std::uint64_t turn_bytes_ = 0;  ///< bytes of one turn, from the header of a strided layout
   KeyList::Meaning meaning_;
 };
 

@@ -91,8 +91,8 @@ WqeFault check_target(const Umr& umr, const UmrUser& user, util::View<MkeyLayout
   if (!mask_allowed(umr, user, signable)) return WqeFault::kUmrMask;
   if (umr.bsf_octwords() != 0 && !signable) return WqeFault::kUmrNotSignable;
   // Drivers create keys with room for two pages, and load lists padded to kAlignment.
-  const auto told = std::uint64_t{context.get(MkeyLayout::translations_octword_size)};
-  const auto size = (told + kAlignment - 1) / kAlignment * kAlignment;
+  const auto octwords = std::uint64_t{context.get(MkeyLayout::translations_octword_size)};
+  const auto size = (octwords + kAlignment - 1) / kAlignment * kAlignment;
   if (umr.octwords() != 0 &&
       (umr.first_octword() > size || umr.octwords() > size - umr.first_octword())) {
     return WqeFault::kUmrListTooLong;

@@ -74,7 +74,7 @@ class NetworkPort final : public fabric::Port {
     const auto& last = last_received_[static_cast<std::size_t>(service)];
     if (size != last_size_ || !state_.passes(size)) return false;
     // All RDMA frames of this process have a flow, but not all Ethernet frames.
-    return (service == Service::kRdma && last.is_of_flow(frame)) || last.find(frame) != nullptr;
+    return (service == Service::kRdma && last.can_find_fast(frame)) || last.find(frame) != nullptr;
   }
   /// Fast path of accept() and count_received(). @pre can_count_fast()
   void count_fast(Service service) {

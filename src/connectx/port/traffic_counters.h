@@ -97,7 +97,7 @@ class LastCell {
     return std::memcmp(frame.head_room().data(), header_.data(), kSize) == 0 ? cell_ : nullptr;
   }
   /// Fast path of find(): true only if it would find a cell, which is cell().
-  bool is_of_flow(const wire::Frame& frame) const { return frame.flow() == flow_; }
+  bool can_find_fast(const wire::Frame& frame) const { return frame.flow() == flow_; }
   /// The cached cell.
   TrafficCounter& cell() const { return *cell_; }
   /// Caches the cell of a frame. Forgets it if the frame is tagged, because the priority of the tag

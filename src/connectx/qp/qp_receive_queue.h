@@ -27,7 +27,9 @@ class QpReceiveQueue {
   /// `flushes`: the WQE is not executed, and is not read.
   rdma::Fetch fetch(MappedQueue& queue, WqeReader& reader, bool flushes,
                     rdma::ReceiveRequest& request);
-  bool fetch_piece(MappedQueue& queue, rdma::ReceivePiece& piece) {
+  /// Fast path of fetch(): the next WQE, if it is one piece of memory. False, with nothing
+  /// consumed, in any other case.
+  bool fetch_fast(MappedQueue& queue, rdma::ReceivePiece& piece) {
     if (!is_plain_ || ring_.available(queue.record).value_or(0) == 0) return false;
     const auto* at = ring_.at_next(queue.memory, ring_.stride());
     if (at == nullptr || !decode_scatter_list_fast(at, ring_.stride(), piece.sge)) return false;

@@ -34,7 +34,7 @@ void QpSendQueue::reset() {
   const auto* seen = datagram_template_.get();
   if (seen != nullptr && seen->size() != 0 && seen->basic_blocks() <= available) {
     const auto* at = ring_.entries_at_next(queue.memory, seen->size());
-    if (at != nullptr && seen->decode(at, ring_.consumed(), request)) {
+    if (at != nullptr && seen->decode_fast(at, ring_.consumed(), request)) {
       const auto blocks = seen->basic_blocks();
       ring_.consume(blocks);
       return blocks == available ? Fetch::kLastRequest : Fetch::kRequest;

@@ -40,10 +40,11 @@ class QpSendQueue {
   /// The next request to execute, or one that was posted in SQE. @pre the QP is not in ERR or SQE
   [[gnu::always_inline]] rdma::Fetch fetch(MappedQueue& queue, WqeReader& reader,
                                            rdma::SendRequest& request);
-  [[gnu::always_inline]] rdma::Fetch fetch_short_datagram(std::uint64_t destination,
-                                                          std::uint32_t bytes_max,
-                                                          MappedQueue& queue, WqeReader& reader,
-                                                          rdma::ShortDatagram& datagram);
+  /// Fast path of fetch(): as rdma::PostedRequests::fetch_datagram_fast().
+  [[gnu::always_inline]] rdma::Fetch fetch_datagram_fast(std::uint64_t destination,
+                                                         std::uint32_t bytes_max,
+                                                         MappedQueue& queue, WqeReader& reader,
+                                                         rdma::ShortDatagram& datagram);
   /// Fetches a WQE to flush. Every posted WQE is flushed, also malformed ones and those without CE
   /// (mlx5 driver interface 8.12). Only the size of the WQE is decoded, to find the next one.
   rdma::Fetch flush(MappedQueue& queue, rdma::SendRequest& request);
@@ -78,11 +79,11 @@ inline rdma::Fetch QpSendQueue::fetch(MappedQueue& queue, WqeReader& reader,
   if (!ring_.look(queue.record)) return Fetch::kUnreadable;
   const auto available = ring_.known();
   if (available == 0) return Fetch::kNothing;
-  if (!template_.is_known()) return fetch_datagram(queue, reader, available, request);
+  if (!template_.is_set()) return fetch_datagram(queue, reader, available, request);
   if (const auto* at = ring_.at_next(queue.memory, kWqeBasicBlock)) {
     const auto block = reader.room().first<kWqeBasicBlock>();
     std::memcpy(block.data(), at, kWqeBasicBlock);
-    if (template_.decode(block, ring_.consumed(), request)) {
+    if (template_.decode_fast(block, ring_.consumed(), request)) {
       ring_.consume(1);
       return available == 1 ? Fetch::kLastRequest : Fetch::kRequest;
     }
@@ -91,10 +92,10 @@ inline rdma::Fetch QpSendQueue::fetch(MappedQueue& queue, WqeReader& reader,
   return fetch_other(queue, reader, available, request);
 }
 
-inline rdma::Fetch QpSendQueue::fetch_short_datagram(std::uint64_t destination,
-                                                     std::uint32_t bytes_max, MappedQueue& queue,
-                                                     WqeReader& reader,
-                                                     rdma::ShortDatagram& datagram) {
+inline rdma::Fetch QpSendQueue::fetch_datagram_fast(std::uint64_t destination,
+                                                    std::uint32_t bytes_max, MappedQueue& queue,
+                                                    WqeReader& reader,
+                                                    rdma::ShortDatagram& datagram) {
   using rdma::Fetch;
   const auto& seen = *datagram_template_;
   if (seen.destination() != destination || stale_blocks_ != 0 || !ring_.look(queue.record)) {
@@ -104,7 +105,7 @@ inline rdma::Fetch QpSendQueue::fetch_short_datagram(std::uint64_t destination,
   if (seen.basic_blocks() > available) return Fetch::kNothing;
   const auto* at = ring_.entries_at_next(queue.memory, seen.size());
   if (at == nullptr) at = reader.read_datagram(ring_, queue.memory, seen.size());
-  if (at == nullptr || !seen.decode(at, ring_.consumed(), datagram) ||
+  if (at == nullptr || !seen.decode_fast(at, ring_.consumed(), datagram) ||
       datagram.length > bytes_max) {
     return Fetch::kNothing;
   }

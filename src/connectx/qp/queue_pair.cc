@@ -110,10 +110,10 @@ Fetch QueuePair::fetch_send(rdma::SendRequest& request) {
   return send_queue_.fetch(queue_, rdma_.wqe_reader(), request);
 }
 
-Fetch QueuePair::fetch_short_datagram(std::uint64_t destination, std::uint32_t bytes_max,
-                                      rdma::ShortDatagram& datagram) {
-  return send_queue_.fetch_short_datagram(destination, bytes_max, queue_, rdma_.wqe_reader(),
-                                          datagram);
+Fetch QueuePair::fetch_datagram_fast(std::uint64_t destination, std::uint32_t bytes_max,
+                                     rdma::ShortDatagram& datagram) {
+  return send_queue_.fetch_datagram_fast(destination, bytes_max, queue_, rdma_.wqe_reader(),
+                                         datagram);
 }
 
 void QueuePair::restart_send() { send_queue_.restart(queue_.record); }
@@ -149,8 +149,8 @@ Fetch QueuePair::fetch_receive(rdma::ReceiveRequest& request, rdma::XrcSrqn srqn
   return receive_queue_.fetch(queue_, rdma_.wqe_reader(), flushes, request);
 }
 
-bool QueuePair::fetch_receive_piece(rdma::ReceivePiece& piece) {
-  return receive_queue_.fetch_piece(queue_, piece);
+bool QueuePair::fetch_receive_fast(rdma::ReceivePiece& piece) {
+  return receive_queue_.fetch_fast(queue_, piece);
 }
 
 void QueuePair::complete_send(const rdma::SendCompletion& completion) {

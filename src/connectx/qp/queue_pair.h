@@ -88,12 +88,12 @@ class QueuePair final : private rdma::WorkQueues {
 
  private:
   rdma::Fetch fetch_send(rdma::SendRequest& request) override;
-  rdma::Fetch fetch_short_datagram(std::uint64_t destination, std::uint32_t bytes_max,
-                                   rdma::ShortDatagram& datagram) override;
+  rdma::Fetch fetch_datagram_fast(std::uint64_t destination, std::uint32_t bytes_max,
+                                  rdma::ShortDatagram& datagram) override;
   void restart_send() override;
   rdma::LocalOutcome execute_local(const rdma::SendRequest& request, bool again) override;
   rdma::Fetch fetch_receive(rdma::ReceiveRequest& request, rdma::XrcSrqn srqn) override;
-  bool fetch_receive_piece(rdma::ReceivePiece& piece) override;
+  bool fetch_receive_fast(rdma::ReceivePiece& piece) override;
   void complete_send(const rdma::SendCompletion& completion) override;
   void complete_receive(const rdma::ReceiveCompletion& completion) override;
   void complete_send_with(const rdma::SendCompletion& completion,

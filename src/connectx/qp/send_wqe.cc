@@ -359,9 +359,9 @@ void SendWqeCache::remember(std::span<const std::byte> wqe, const SendWqeControl
   const auto& service = rdma::service_rules(rules.type);
   has_remote_ = rule.form == Form::kRemoteGather || rule.form == Form::kRemoteScatter;
   const auto data = wqe_ctrl_segment::kSize + (has_remote_ ? wqe_raddr_segment::kSize : 0);
-  usual_ = wqe.size() <= kWqeBasicBlock && service.fixed_peer && !service.names_srq &&
-           (has_remote_ || rule.form == Form::kGather) &&
-           ControlCache::remember(wqe, data, control, rules, request);
+  is_set_ = wqe.size() <= kWqeBasicBlock && service.fixed_peer && !service.names_srq &&
+            (has_remote_ || rule.form == Form::kGather) &&
+            ControlCache::remember(wqe, data, control, rules, request);
 }
 
 void DatagramWqeCache::remember(std::span<const std::byte> wqe, const SendWqeControl& control,

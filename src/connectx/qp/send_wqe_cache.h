@@ -79,8 +79,8 @@ class ControlCache {
 /// Template for WQEs of a connected service.
 class SendWqeCache : ControlCache {
  public:
-  void forget() { usual_ = false; }
-  bool is_known() const { return usual_; }
+  void forget() { is_set_ = false; }
+  bool is_set() const { return is_set_; }
   /// Call it after decode_send_wqe() has decoded `wqe`. If `wqe` is one basic block of a connected
   /// service with one data segment, remembers it, else forgets the template.
   void remember(std::span<const std::byte> wqe, const SendWqeControl& control,
@@ -88,14 +88,14 @@ class SendWqeCache : ControlCache {
   /// Fast path of decode_send_wqe() for a WQE that matches the template. It also sets the cookie.
   /// If the WQE does not match, returns false and changes at most the vectors of `request`.
   /// `block`: a copy of the WQE.
-  /// @pre is_known()
-  bool decode(std::span<const std::byte, kWqeBasicBlock> block, std::uint16_t expected_index,
-              rdma::SendRequest& request) const;
+  /// @pre is_set()
+  bool decode_fast(std::span<const std::byte, kWqeBasicBlock> block, std::uint16_t expected_index,
+                   rdma::SendRequest& request) const;
 
  private:
   using Remote = spec::connectx::wqe_raddr_segment;
 
-  bool usual_ = false;
+  bool is_set_ = false;
   bool has_remote_ = false;
 };
 
@@ -116,12 +116,14 @@ class DatagramWqeCache : ControlCache {
   /// gets the next of `numbers`.
   void remember(std::span<const std::byte> wqe, const SendWqeControl& control,
                 const SendWqeRules& rules, rdma::SendRequest& request, std::uint64_t& numbers);
-  /// Like SendWqeCache::decode(). `wqe`: size() bytes that software may change concurrently.
+  /// Fast path of decode_send_wqe(), as SendWqeCache::decode_fast(). `wqe`: size() bytes that
+  /// software may change concurrently.
   /// @pre size() != 0
-  bool decode(const std::byte* wqe, std::uint16_t expected_index, rdma::SendRequest& request) const;
+  bool decode_fast(const std::byte* wqe, std::uint16_t expected_index,
+                   rdma::SendRequest& request) const;
   /// The same, but inline data stay in `wqe`. Use `datagram` before software can reuse the WQE.
-  bool decode(const std::byte* wqe, std::uint16_t expected_index,
-              rdma::ShortDatagram& datagram) const;
+  bool decode_fast(const std::byte* wqe, std::uint16_t expected_index,
+                   rdma::ShortDatagram& datagram) const;
 
  private:
   using Av = spec::connectx::wqe_datagram_segment;
@@ -177,7 +179,7 @@ template <class Request>
       SendCookie{.index = index, .opcode = wqe_opcode_, .completion = completion}.pack();
 }
 
-[[gnu::always_inline]] inline bool SendWqeCache::decode(
+[[gnu::always_inline]] inline bool SendWqeCache::decode_fast(
     std::span<const std::byte, kWqeBasicBlock> block, std::uint16_t expected_index,
     rdma::SendRequest& request) const {
   if (!matches(block, expected_index)) return false;
@@ -196,9 +198,9 @@ template <class Request>
   return true;
 }
 
-[[gnu::always_inline]] inline bool DatagramWqeCache::decode(const std::byte* wqe,
-                                                            std::uint16_t expected_index,
-                                                            rdma::SendRequest& request) const {
+[[gnu::always_inline]] inline bool DatagramWqeCache::decode_fast(const std::byte* wqe,
+                                                                 std::uint16_t expected_index,
+                                                                 rdma::SendRequest& request) const {
   Begin begin;
   Data data;
   if (!find_data(wqe, expected_index, begin, data)) return false;
@@ -210,9 +212,8 @@ template <class Request>
   return true;
 }
 
-[[gnu::always_inline]] inline bool DatagramWqeCache::decode(const std::byte* wqe,
-                                                            std::uint16_t expected_index,
-                                                            rdma::ShortDatagram& datagram) const {
+[[gnu::always_inline]] inline bool DatagramWqeCache::decode_fast(
+    const std::byte* wqe, std::uint16_t expected_index, rdma::ShortDatagram& datagram) const {
   Begin begin;
   Data data;
   if (!find_data(wqe, expected_index, begin, data)) return false;

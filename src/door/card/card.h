@@ -1,5 +1,6 @@
-// One device of a process: the model, its driver, its link to the network of the run, and its
-// addresses there. It has no lock: the caller holds the engine's.
+// A card: one RDMA device of a process, mlx5_<number>. It holds the model, its driver, the kernel's
+// view of it, its link to the network of the run, and its addresses there. It has no lock: the
+// caller holds the engine's.
 #pragma once
 
 #include <functional>

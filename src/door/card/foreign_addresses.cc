@@ -13,7 +13,7 @@ namespace softhca::door {
 namespace {
 
 /// After this many addresses, all are checked again.
-constexpr std::size_t kSeenMax = 4096;
+constexpr std::size_t kWarnedMax = 4096;
 
 /// "network default", derived from the run's directory (run/run_directory.h).
 std::string name_of(std::string_view directory) {
@@ -27,8 +27,8 @@ std::string name_of(std::string_view directory) {
 
 void ForeignAddresses::look_at(const driver::Gid& to, bool has_sockets) {
   if (!is_process(to) && !has_sockets) return;
-  if (seen_.size() >= kSeenMax) seen_.clear();
-  if (!seen_.insert(to).second) return;
+  if (warned_.size() >= kWarnedMax) warned_.clear();
+  if (!warned_.insert(to).second) return;
   const auto text = wire::text_of(to);
   if (!is_process(to)) {
     util::log(util::LogLevel::kWarning,

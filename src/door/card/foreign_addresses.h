@@ -25,7 +25,7 @@ class ForeignAddresses {
   };
 
   const std::string directory_;
-  std::set<driver::Gid, Before> seen_;
+  std::set<driver::Gid, Before> warned_;
 };
 
 }  // namespace softhca::door

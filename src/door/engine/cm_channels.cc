@@ -60,11 +60,11 @@ void unlisten(const rdma_cm::ListenerService& listener, std::span<Card* const> i
 void register_listeners(rdma_cm::Options& options, std::vector<Card*> cards) {
   options.on_listen = [cards](const rdma_cm::ListenerService& one) {
     const auto its = cards_of(one, cards);
-    const auto is_heard = [&](const Card* card) {
+    const auto listens = [&](const Card* card) {
       auto* const shared = card->shared_routes().addresses();
       return shared == nullptr || shared->listen(service_at(one));
     };
-    if (std::ranges::all_of(its, is_heard)) return true;
+    if (std::ranges::all_of(its, listens)) return true;
     unlisten(one, its);
     return false;
   };

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "door/engine/cards.h"
+#include "door/engine/card_table.h"
 #include "door/engine/port_file.h"
 #include "rdma_cm/manager.h"
 #include "util/inspection.h"
@@ -21,7 +21,7 @@ namespace softhca::door {
 class CmChannels {
  public:
   /// `directory`: of the run.
-  CmChannels(std::string directory, Cards& cards, const uverbs::UserMemory& memory)
+  CmChannels(std::string directory, CardTable& cards, const uverbs::UserMemory& memory)
       : directory_(std::move(directory)), cards_(cards), memory_(memory) {}
   CmChannels(const CmChannels&) = delete;
   CmChannels& operator=(const CmChannels&) = delete;
@@ -60,7 +60,7 @@ class CmChannels {
   void find_services_of_machines(rdma_cm::Options& options);
 
   const std::string directory_;
-  Cards& cards_;
+  CardTable& cards_;
   const uverbs::UserMemory& memory_;
   std::unique_ptr<PortFile> port_file_;
   std::unique_ptr<rdma_cm::Manager> manager_;  ///< null: the program has opened no channel

@@ -29,7 +29,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Interval between Devices::do_chores().
+/// Interval between EngineState::do_chores().
 constexpr util::Duration kChores = 1s;
 
 /// Blocks all signals, so that a thread created meanwhile does not take the program's.
@@ -73,7 +73,7 @@ void DeviceThread::work() {
     ::usleep(SleepPolicy::kDozeMax / 1us);
     (void)without_exceptions([this] {
       // The exception may have come while traps were armed.
-      disarm_doorbell_traps(devices_.files().is_ours());
+      disarm_doorbell_traps(state_.files().is_ours());
       return 0;
     });
   }
@@ -92,7 +92,7 @@ bool DeviceThread::run_round(Pace& pace, util::Time& now) {
   processors_.look(begin);
   const std::lock_guard held(lock_);
   if (stopping_) return false;
-  policy_.begin_round(devices_.polls(), begin);
+  policy_.begin_round(state_.polls(), begin);
   bool waits = false;
   const bool busy = look(waits);
   now = util::monotonic_now();
@@ -108,7 +108,7 @@ void DeviceThread::spend(Pace pace, util::Time now) {
       break;
     case Pace::kStandsBy:
       (void)wait(SleepPolicy::stand_by(load()));
-      policy_.judge_polls(devices_.polls(), load(), util::monotonic_now());
+      policy_.judge_polls(state_.polls(), load(), util::monotonic_now());
       break;
     case Pace::kDozes:
       if (!expected_.doorbells) forget_doorbell_traps();
@@ -125,21 +125,21 @@ void DeviceThread::spend(Pace pace, util::Time now) {
 }
 
 bool DeviceThread::look(bool& waits) {
-  if (std::exchange(host_has_changed_, false)) devices_.follow_host();
-  const bool busy = devices_.turn();
-  const auto packets = devices_.received();
+  if (std::exchange(host_has_changed_, false)) state_.follow_host();
+  const bool busy = state_.turn();
+  const auto packets = state_.received();
   if (const auto now = util::monotonic_now(); now - last_chores_ > kChores) {
     last_chores_ = now;
-    devices_.do_chores();
+    state_.do_chores();
   }
   waits = policy_.may_wait(busy, packets, load(), util::monotonic_now());
   expected_.doorbells = false;
-  devices_.cards().for_each([&](Card& card) {
+  state_.cards().for_each([&](Card& card) {
     card.set_crowd(processors_.crowd());
     waits = waits && (policy_.program_polls() || card.prepare_to_sleep());
     expected_.doorbells |= !card.device().records().empty();
   });
-  expected_.next_event = devices_.next_event();
+  expected_.next_event = state_.next_event();
   collect_wakes();
   return busy;
 }
@@ -149,24 +149,24 @@ bool DeviceThread::sleep() {
   std::uint64_t calls = 0;
   {
     const std::lock_guard held(lock_);
-    if (devices_.next_event() < util::monotonic_now() + SleepPolicy::kSleepMin) return false;
-    calls = devices_.calls();
+    if (state_.next_event() < util::monotonic_now() + SleepPolicy::kSleepMin) return false;
+    calls = state_.calls();
   }
-  const auto& is_ours = devices_.files().is_ours();
+  const auto& is_ours = state_.files().is_ours();
   // Without the lock: this takes milliseconds if the process has many threads and mappings.
   if (!arm_doorbell_traps(is_ours, waker_.fd())) return false;
   {
     const std::lock_guard held(lock_);
     (void)look(waits);
     // A queue created meanwhile may have a page without a trap.
-    waits = waits && calls == devices_.calls();
+    waits = waits && calls == state_.calls();
     waker_.set_asleep(true);
   }
   while (waits) {
     util::Duration longest{};
     {
       const std::lock_guard held(lock_);
-      longest = std::clamp<util::Duration>(devices_.next_event() - util::monotonic_now(), 0s,
+      longest = std::clamp<util::Duration>(state_.next_event() - util::monotonic_now(), 0s,
                                            SleepPolicy::kSleepMax);
     }
     if (wait(longest)) break;
@@ -208,14 +208,14 @@ void DeviceThread::collect_wakes() {
     if (fd >= 0) wakes_.push_back({.fd = fd, .events = POLLIN, .revents = 0});
   };
   add(waker_.fd());
-  devices_.cards().for_each([&](const Card& card) { add(card.wake()); });
+  state_.cards().for_each([&](const Card& card) { add(card.wake()); });
   eventfds_ = wakes_.size();
   // A program that polls takes the packets itself.
   if (!policy_.program_polls()) {
-    devices_.cards().for_each([&](const Card& card) { card.machines().for_each_socket(add); });
+    state_.cards().for_each([&](const Card& card) { card.machines().for_each_socket(add); });
   }
   sockets_end_ = wakes_.size();
-  devices_.cards().for_each([&](const Card& card) { add(card.host_changes()); });
+  state_.cards().for_each([&](const Card& card) { add(card.host_changes()); });
   if (const auto wanted = questions_.wanted()) wakes_.push_back(*wanted);
 }
 

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "door/engine/devices.h"
+#include "door/engine/engine_state.h"
 #include "door/engine/free_processors.h"
 #include "door/engine/questions.h"
 #include "door/engine/sleep_policy.h"
@@ -18,9 +18,9 @@ namespace softhca::door {
 
 class DeviceThread {
  public:
-  /// `devices` and `questions` live as long as the process. `traps_doorbells`: Engine::Options.
-  DeviceThread(Devices& devices, Questions& questions, bool traps_doorbells)
-      : devices_(devices), questions_(questions), traps_doorbells_(traps_doorbells) {}
+  /// `state` and `questions` live as long as the process. `traps_doorbells`: Engine::Options.
+  DeviceThread(EngineState& state, Questions& questions, bool traps_doorbells)
+      : state_(state), questions_(questions), traps_doorbells_(traps_doorbells) {}
   DeviceThread(const DeviceThread&) = delete;
   DeviceThread& operator=(const DeviceThread&) = delete;
 
@@ -46,9 +46,9 @@ class DeviceThread {
   void collect_wakes();
   SleepPolicy::Load load() const { return {processors_.any(), processors_.crowd()}; }
 
-  Devices& devices_;
-  DeviceLock& lock_ = devices_.lock();
-  ThreadWaker& waker_ = devices_.waker();
+  EngineState& state_;
+  DeviceLock& lock_ = state_.lock();
+  ThreadWaker& waker_ = state_.waker();
   Questions& questions_;
   const bool traps_doorbells_;
   std::atomic<bool> stopping_ = false;

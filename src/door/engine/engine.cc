@@ -47,21 +47,21 @@ util::Result<std::unique_ptr<Engine>> Engine::create(const Options& options) {
   std::unique_ptr<Engine> engine(new Engine(options));
   catch_faults();
   if (auto good = check_copies(); !good) return tl::unexpected(good.error());
-  if (auto good = engine->devices_.waker().set_up(); !good) return tl::unexpected(good.error());
+  if (auto good = engine->state_.waker().set_up(); !good) return tl::unexpected(good.error());
   if (!options.control.empty()) engine->questions_.listen(options.control);
   if (auto good = engine->thread_.start(); !good) return tl::unexpected(good.error());
   return engine;
 }
 
 int Engine::open(unsigned uverbs) {
-  auto& cards = devices_.cards();
+  auto& cards = state_.cards();
   const auto place = cards.place_of(uverbs);
   if (!cards.make(place)) return place < cards.count() ? -EIO : -ENODEV;
   const std::lock_guard held(lock_);
   const FaultGuard guard;
-  devices_.note_call();
-  devices_.drop_closed();
-  return devices_.files().open(*cards.find(place), place, uverbs);
+  state_.note_call();
+  state_.drop_closed();
+  return state_.files().open(*cards.find(place), place, uverbs);
 }
 
 bool Engine::is_context(int fd) const {
@@ -74,10 +74,10 @@ bool Engine::serve(int fd, void* argument, int& result) {
   if (::fstat(fd, &status) != 0 || !owner(status.st_dev, status.st_ino)) return false;
   // Pinning may take long: do it before taking the lock.
   const uverbs::PinnedAhead pinned(
-      devices_.files().memory(), reinterpret_cast<std::uint64_t>(argument),
+      state_.files().memory(), reinterpret_cast<std::uint64_t>(argument),
       [this, &status](std::uint32_t handle) -> std::optional<std::uint32_t> {
         const std::lock_guard held(lock_);
-        const auto* const context = devices_.files().find(status.st_dev, status.st_ino);
+        const auto* const context = state_.files().find(status.st_dev, status.st_ino);
         return context == nullptr ? std::nullopt : context->region_access(handle);
       });
   Resolution resolution;
@@ -92,27 +92,27 @@ bool Engine::serve_once(dev_t device, ino_t inode, void* argument, Resolution& r
                         int& result) {
   const std::lock_guard held(lock_);
   const FaultGuard guard;
-  auto* const context = devices_.files().find(device, inode);
+  auto* const context = state_.files().find(device, inode);
   if (context == nullptr) return false;
-  devices_.note_call();
-  (void)devices_.turn();
+  state_.note_call();
+  (void)state_.turn();
   {
-    const auto in_use = devices_.cards().resolve_by(resolution);
+    const auto in_use = state_.cards().resolve_by(resolution);
     result = -context->serve(reinterpret_cast<std::uint64_t>(argument));
   }
-  (void)devices_.turn();
-  devices_.waker().wake_sleeper();
+  (void)state_.turn();
+  state_.waker().wake_sleeper();
   return true;
 }
 
 void Engine::resolve(Resolution& resolution) {
   const auto to = *resolution.wanted();
-  auto& cards = devices_.cards();
+  auto& cards = state_.cards();
   cards.make_owners_of(to);
   for (;; nap_in_call()) {
     const std::lock_guard held(lock_);
     const FaultGuard guard;
-    (void)devices_.turn();
+    (void)state_.turn();
     driver::Mac mac;
     if (cards.find_present(to, mac)) return;
     const auto step = resolution.step(util::monotonic_now());
@@ -128,7 +128,7 @@ bool Engine::progress() {
   const FaultGuard guard;
   if (!lock_.try_lock()) return false;
   const std::lock_guard held(lock_, std::adopt_lock);
-  devices_.turn_of_poll();
+  state_.turn_of_poll();
   return true;
 }
 
@@ -140,21 +140,21 @@ void Engine::take_arms(bool in_handler) {
   }
   const std::lock_guard held(lock_, std::adopt_lock);
   const FaultGuard guard;
-  devices_.take_arms();
+  state_.take_arms();
 }
 
 void Engine::note_closed() {
   const std::lock_guard held(lock_);
   const FaultGuard guard;
-  devices_.drop_closed();
-  devices_.files().for_each([](uverbs::Context& context) { context.drop_closed(); });
+  state_.drop_closed();
+  state_.files().for_each([](uverbs::Context& context) { context.drop_closed(); });
   // Stop watching doorbell pages of destroyed contexts soon.
-  devices_.waker().wake_sleeper();
+  state_.waker().wake_sleeper();
 }
 
 bool Engine::find_gid(unsigned number, std::size_t index, std::optional<uverbs::GidEntry>& entry,
                       std::string& interface) {
-  auto& cards = devices_.cards();
+  auto& cards = state_.cards();
   const auto place = cards.place_of(number);
   if (!cards.make(place)) return false;
   const std::lock_guard held(lock_);
@@ -170,7 +170,7 @@ bool Engine::find_gid(unsigned number, std::size_t index, std::optional<uverbs::
 }
 
 bool Engine::has_lost_link(unsigned number) {
-  auto& cards = devices_.cards();
+  auto& cards = state_.cards();
   const std::lock_guard held(lock_);
   const auto* const card = cards.find(cards.place_of(number));
   return card != nullptr && !card->has_link();
@@ -179,11 +179,11 @@ bool Engine::has_lost_link(unsigned number) {
 void Engine::publish_counters() {
   const std::lock_guard held(lock_);
   const FaultGuard guard;
-  devices_.publish_counters();
+  state_.publish_counters();
 }
 
 void Engine::leave_to_parent() {
-  devices_.leave_to_parent();
+  state_.leave_to_parent();
   questions_.leave_to_parent();
 }
 
@@ -195,11 +195,11 @@ void Engine::stop() {
   if (!hold()) return;
   const std::lock_guard held(lock_, std::adopt_lock);
   const FaultGuard guard;
-  devices_.publish_counters();
-  if (!devices_.channels().disconnect_all()) return;
-  devices_.cards().for_each([](Card& card) { card.hurry(); });
-  (void)devices_.turn();
-  (void)devices_.turn();
+  state_.publish_counters();
+  if (!state_.channels().disconnect_all()) return;
+  state_.cards().for_each([](Card& card) { card.hurry(); });
+  (void)state_.turn();
+  (void)state_.turn();
 }
 
 }  // namespace softhca::door

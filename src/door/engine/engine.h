@@ -9,10 +9,10 @@
 #include <optional>
 #include <string>
 
-#include "door/engine/cards.h"
+#include "door/engine/card_table.h"
 #include "door/engine/device_files.h"
 #include "door/engine/device_thread.h"
-#include "door/engine/devices.h"
+#include "door/engine/engine_state.h"
 #include "door/engine/questions.h"
 #include "door/engine/resolution.h"
 #include "util/result.h"
@@ -23,7 +23,7 @@ namespace softhca::door {
 class Engine {
  public:
   struct Options {
-    Cards::Options cards;
+    CardTable::Options cards;
     DeviceFiles::Options files;
     std::string control = {};  ///< directory for a socket of this process; empty: none
     /// False: the thread polls instead of sleeping, for debuggers, which stop at each trap.
@@ -35,7 +35,7 @@ class Engine {
   int open(unsigned uverbs);
   /// The number of the device to which a context belongs; nothing if the file is no context.
   std::optional<unsigned> owner(dev_t device, ino_t inode) const {
-    return devices_.files().owner(device, inode);
+    return state_.files().owner(device, inode);
   }
   bool is_context(int fd) const;
   /// Serves ioctl(RDMA_VERBS_IOCTL). False: `fd` is no context of this process.
@@ -76,8 +76,8 @@ class Engine {
 
  private:
   explicit Engine(const Options& options)
-      : devices_(options.cards, options.files),
-        thread_(devices_, questions_, options.traps_doorbells) {}
+      : state_(options.cards, options.files),
+        thread_(state_, questions_, options.traps_doorbells) {}
   /// Serves the call under the lock. False: the context of the file is gone.
   bool serve_once(dev_t device, ino_t inode, void* argument, Resolution& resolution, int& result);
   /// Asks the network for an address. Call without the lock.
@@ -87,9 +87,9 @@ class Engine {
                                         std::size_t size);
 
   const pid_t process_ = ::getpid();
-  Devices devices_;
-  DeviceLock& lock_ = devices_.lock();
-  Questions questions_{devices_};
+  EngineState state_;
+  DeviceLock& lock_ = state_.lock();
+  Questions questions_{state_};
   DeviceThread thread_;
 };
 

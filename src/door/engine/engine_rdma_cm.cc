@@ -31,30 +31,30 @@ class HeldOpen {
 }  // namespace
 
 int Engine::open_rdma_cm() {
-  auto& cards = devices_.cards();
+  auto& cards = state_.cards();
   for (unsigned place = 0; place != cards.count(); ++place) {
     if (!cards.make(place)) return -EIO;
   }
   const std::lock_guard held(lock_);
   const FaultGuard guard;
-  return devices_.channels().open();
+  return state_.channels().open();
 }
 
 bool Engine::owns_channel(dev_t device, ino_t inode) {
   const std::lock_guard held(lock_);
-  return devices_.channels().find(device, inode) != nullptr;
+  return state_.channels().find(device, inode) != nullptr;
 }
 
 std::optional<int> Engine::serve_channel_once(dev_t device, ino_t inode, const void* bytes,
                                               std::size_t size) {
   const std::lock_guard held(lock_);
   const FaultGuard guard;
-  auto* const channel = devices_.channels().find(device, inode);
+  auto* const channel = state_.channels().find(device, inode);
   if (channel == nullptr) return std::nullopt;
-  (void)devices_.turn();
-  const int wrong = devices_.channels().serve(*channel, bytes, size);
-  (void)devices_.turn();
-  devices_.waker().wake();
+  (void)state_.turn();
+  const int wrong = state_.channels().serve(*channel, bytes, size);
+  (void)state_.turn();
+  state_.waker().wake();
   return wrong;
 }
 

@@ -54,11 +54,11 @@ std::string Questions::answer_to(const ControlPoint::Question& question) {
                               question.show);
   bool known = false;
   for (bool done = false; !done;) {
-    const std::lock_guard held(devices_.lock());
-    (void)devices_.turn();
+    const std::lock_guard held(state_.lock());
+    (void)state_.turn();
     util::WorkBudget work(kPieceOfAnswer);
     done = inspection.go_on(work, [&](util::Inspection& out) {
-      devices_.cards().for_each([&](const Card& card) {
+      state_.cards().for_each([&](const Card& card) {
         const auto& model = card.model();
         if (question.function.empty()) {
           out.group(model.name(), [&] {
@@ -71,7 +71,7 @@ std::string Questions::answer_to(const ControlPoint::Question& question) {
           card.machines().inspect(out);
         }
       });
-      known = devices_.channels().inspect(question.function, out) || known;
+      known = state_.channels().inspect(question.function, out) || known;
     });
   }
   return known ? "ok\n" + inspection.finish()

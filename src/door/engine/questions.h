@@ -7,7 +7,7 @@
 #include <string>
 
 #include "door/control/control_point.h"
-#include "door/engine/devices.h"
+#include "door/engine/engine_state.h"
 #include "util/clock.h"
 
 namespace softhca::door {
@@ -15,7 +15,7 @@ namespace softhca::door {
 /// Only the thread of the devices uses it, and a forked child.
 class Questions {
  public:
-  explicit Questions(Devices& devices) : devices_(devices) {}
+  explicit Questions(EngineState& state) : state_(state) {}
 
   /// Listens in `directory`. If that fails, logs a warning.
   void listen(const std::string& directory);
@@ -35,7 +35,7 @@ class Questions {
  private:
   std::string answer_to(const ControlPoint::Question& question);
 
-  Devices& devices_;
+  EngineState& state_;
   std::optional<ControlPoint> control_;
   bool pending_ = false;
 };

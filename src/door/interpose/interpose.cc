@@ -223,7 +223,7 @@ int open_device(const Named& named, int flags) {
 
 void report_ended_run(const char* path) {
   constexpr const char* kClasses = "/sys/class/infiniband";
-  static std::atomic<bool> has_told = false;
+  static std::atomic<bool> has_warned = false;
   const char* const door = std::getenv("SOFTHCA_DOOR");
   // A path below the tree's root matters too: answers to NETLINK_RDMA are read there.
   if (door == nullptr || path == nullptr || std::strstr(path, kClasses) == nullptr) return;
@@ -234,7 +234,7 @@ void report_ended_run(const char* path) {
   if (fd >= 0) {
     ::syscall(SYS_close, fd);
     const char* const devices = std::getenv(kDevicesVariable);
-    if (devices == nullptr || parse_device_numbers(devices) || has_told.exchange(true)) return;
+    if (devices == nullptr || parse_device_numbers(devices) || has_warned.exchange(true)) return;
     (void)without_exceptions([devices] {
       util::log(util::LogLevel::kWarning,
                 "{}={}: want what softhca run has set, so the program finds no devices",
@@ -244,7 +244,7 @@ void report_ended_run(const char* path) {
     return;
   }
   const bool is_gone = errno == ENOENT;
-  if ((!is_gone && errno != EACCES) || has_told.exchange(true)) return;
+  if ((!is_gone && errno != EACCES) || has_warned.exchange(true)) return;
   (void)without_exceptions([&] {
     if (is_gone) {
       util::log(util::LogLevel::kWarning,
@@ -301,7 +301,7 @@ int open_served(const Named& named, int flags) {
 }
 
 /// Passes on `fd`, the result of open() of `path`.
-int report_if_ended(const char* path, int fd) {
+int report_end(const char* path, int fd) {
   if (fd < 0 && errno == ENOENT) report_ended_run(path);
   return fd;
 }
@@ -318,10 +318,10 @@ SOFTHCA_INTERPOSE(int, door_open, "open", (const char* path, int flags, ...)) {
   const auto mode = mode_of(flags, rest);
   va_end(rest);
   if (!may_concern(path)) return next_open(path, flags, mode);
-  return report_if_ended(path, with_name(path, [&](const Named& named) {
-                           return named.is_served() ? open_served(named, flags)
-                                                    : next_open(named.path(), flags, mode);
-                         }));
+  return report_end(path, with_name(path, [&](const Named& named) {
+                      return named.is_served() ? open_served(named, flags)
+                                               : next_open(named.path(), flags, mode);
+                    }));
 }
 
 SOFTHCA_INTERPOSE(int, door_openat, "openat", (int directory, const char* path, int flags, ...)) {
@@ -330,30 +330,30 @@ SOFTHCA_INTERPOSE(int, door_openat, "openat", (int directory, const char* path, 
   const auto mode = mode_of(flags, rest);
   va_end(rest);
   if (!may_concern(path)) return next_openat(directory, path, flags, mode);
-  return report_if_ended(path, with_name(directory, path, [&](const Named& named) {
-                           return named.is_served()
-                                      ? open_served(named, flags)
-                                      : next_openat(named.directory(), named.path(), flags, mode);
-                         }));
+  return report_end(path, with_name(directory, path, [&](const Named& named) {
+                      return named.is_served()
+                                 ? open_served(named, flags)
+                                 : next_openat(named.directory(), named.path(), flags, mode);
+                    }));
 }
 
 // For programs compiled with _FORTIFY_SOURCE: libc aborts if O_CREAT has no mode.
 SOFTHCA_INTERPOSE(int, door_open_2, "__open_2", (const char* path, int flags)) {
   static SOFTHCA_NEXT Next<int, const char*, int> next("__open_2");
   if (!may_concern(path)) return next(path, flags);
-  return report_if_ended(path, with_name(path, [&](const Named& named) {
-                           return named.is_served() ? open_served(named, flags)
-                                                    : next(named.path(), flags);
-                         }));
+  return report_end(path, with_name(path, [&](const Named& named) {
+                      return named.is_served() ? open_served(named, flags)
+                                               : next(named.path(), flags);
+                    }));
 }
 
 SOFTHCA_INTERPOSE(int, door_openat_2, "__openat_2", (int directory, const char* path, int flags)) {
   static SOFTHCA_NEXT Next<int, int, const char*, int> next("__openat_2");
   if (!may_concern(path)) return next(directory, path, flags);
-  return report_if_ended(path, with_name(directory, path, [&](const Named& named) {
-                           return named.is_served() ? open_served(named, flags)
-                                                    : next(named.directory(), named.path(), flags);
-                         }));
+  return report_end(path, with_name(directory, path, [&](const Named& named) {
+                      return named.is_served() ? open_served(named, flags)
+                                               : next(named.directory(), named.path(), flags);
+                    }));
 }
 
 SOFTHCA_INTERPOSE_ALIAS(int, door_open64, "open64", (const char*, int, ...), "open");

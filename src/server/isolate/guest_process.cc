@@ -92,9 +92,9 @@ util::Result<void> GuestProcess::spawn() {
   auto options = config_.options;
   if (auto prepared = config_.prepare(options); !prepared) return prepared;
   for (const auto& nic : config_.nics) {
-    auto to = os::SharedRing::create(fabric::RingPort::kRingCapacity);
+    auto to = os::SharedRing::create(fabric::RingPort::kCapacity);
     if (!to) return tl::unexpected(to.error());
-    auto from = os::SharedRing::create(fabric::RingPort::kRingCapacity);
+    auto from = os::SharedRing::create(fabric::RingPort::kCapacity);
     if (!from) return tl::unexpected(from.error());
     options.rings.insert(options.rings.end(), {to->fd(), from->fd()});
     links_.push_back(std::make_unique<fabric::RingPort>(nic.fabric->create_port(nic.name),

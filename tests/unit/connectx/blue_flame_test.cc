@@ -140,7 +140,7 @@ TEST_F(BlueFlameTest, AnotherIndexThanTheNextIsNotThisWqe) {
   EXPECT_EQ(host_.text(to_, 6), "memory");
 }
 
-TEST_F(BlueFlameTest, AnotherPageIsNotHeard) {
+TEST_F(BlueFlameTest, AnotherPageIsIgnored) {
   const auto flamed = write_of(a_, "buffer");
   host_.post_send(a_, write_of(a_, "memory"));
   flame(flamed, kEven, kCombined, host_.allocate_uar());

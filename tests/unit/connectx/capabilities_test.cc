@@ -71,7 +71,7 @@ TEST_F(CapabilitiesTest, CurrentIsNeverAboveMaximum) {
 }
 
 // Bit n of quadword i is event type 64 * i + n.
-TEST_F(CapabilitiesTest, TellsTheEventsThatProcessesMaySubscribeTo) {
+TEST_F(CapabilitiesTest, ReportsTheEventsThatProcessesMaySubscribeTo) {
   using Event = s::event_type;
   const auto bytes = image(Type::DEVICE_EVENT, true);
   const auto told = [&](std::uint32_t offset) { return util::load_be64(bytes.data() + offset); };
@@ -90,7 +90,7 @@ TEST_F(CapabilitiesTest, TellsTheEventsThatProcessesMaySubscribeTo) {
             bits({Event::PORT_STATE_CHANGE}));
 }
 
-TEST_F(CapabilitiesTest, GroupsWithNothingToTellAreZero) {
+TEST_F(CapabilitiesTest, GroupsWithNothingToReportAreZero) {
   for (const auto type : {Type::QOS, Type::ESWITCH, Type::DEVICE_MEMORY}) {
     const auto bytes = image(type, true);
     EXPECT_TRUE(std::ranges::all_of(bytes, [](std::byte b) { return b == std::byte{}; }));
@@ -103,7 +103,7 @@ TEST_F(CapabilitiesTest, UnknownGroupsAreRefused) {
 }
 
 // A process (DevX) provides space only for the capabilities that it knows.
-TEST_F(CapabilitiesTest, AsMuchIsToldAsThereIsRoomFor) {
+TEST_F(CapabilitiesTest, AsMuchIsReportedAsThereIsRoomFor) {
   const auto whole = image(Type::GENERAL, true);
   Input<s::query_hca_cap_in> in(Opcode::QUERY_HCA_CAP, 1);
   constexpr std::size_t kRoom = 100;

@@ -434,7 +434,7 @@ TEST_F(CommandInterfaceTest, NopCompletesAndRaisesOnlyTheCompletionEvent) {
   EXPECT_EQ(host.interrupts(3), 1u);
 }
 
-TEST_F(CommandInterfaceTest, NoEventTellsTheEndOfTheCommandThatCreatedItsEq) {
+TEST_F(CommandInterfaceTest, NoEventReportsTheEndOfTheCommandThatCreatedItsEq) {
   host.initialize();
   const auto eqn = host.create_eq(8, kCommandEvents, 3);
   EXPECT_EQ(host.at(host.last_buffer)[63], std::byte{1}) << "software still owns entry 0";

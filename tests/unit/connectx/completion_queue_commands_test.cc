@@ -265,7 +265,7 @@ TEST_F(QueueTest, AnEqOutlivesItsCqs) {
 }
 
 // PRM Table 76, status: "0x9: CQ_OVERFLOW 0xA: CQ_WRITE_FAIL".
-TEST_F(QueueTest, QueryCqTellsAnOverrunFromAFailedWrite) {
+TEST_F(QueueTest, QueryCqDistinguishesAnOverrunFromAFailedWrite) {
   const auto status = [&] {
     Input<s::query_cq_in> query(Opcode::QUERY_CQ);
     query->set(s::query_cq_in::cqn, cqn);

@@ -271,7 +271,7 @@ TEST_F(CqeCompression, AFullCqOverrunsAsOthersDo) {
   EXPECT_EQ(cq_->status(), spec::connectx::cq_status::CQ_OVERFLOW);
 }
 
-TEST_F(CqeCompression, NoMoreComeTogetherThanTheCapabilityTells) {
+TEST_F(CqeCompression, NoMoreComeTogetherThanTheCapabilityReports) {
   CqeSession session(MiniFormat::HASH, CqeSession::kCqesMax);
   for (std::uint16_t i = 0; i != 64; ++i) {
     ASSERT_TRUE(i == 0 || session.takes(cqe(i, 1)));

@@ -55,7 +55,7 @@ class DcPageFaultTest : public PageFaultTest {
   std::uint32_t dctn_ = 0;
 };
 
-TEST_F(DcPageFaultTest, ASendWqeOfADciIsToldByItsQueue) {
+TEST_F(DcPageFaultTest, ASendWqeOfADciIsReportedByItsQueue) {
   const auto key = paged_key();
   auto dci = initiator();
   const auto to = page();
@@ -87,7 +87,7 @@ TEST_F(DcPageFaultTest, AFaultOfAnInitiatorsAccessNamesTheTarget) {
   EXPECT_EQ(host_.text(memory + 0x2010, 5), "hello");
 }
 
-TEST_F(DcPageFaultTest, AReceiveOfATargetIsToldByItsSharedQueue) {
+TEST_F(DcPageFaultTest, AReceiveOfATargetIsReportedByItsSharedQueue) {
   const auto key = paged_key();
   auto* bytes = host_.at(rmp_.ring);
   util::store_be32(bytes + 16, 64);
@@ -110,7 +110,7 @@ TEST_F(DcPageFaultTest, AReceiveOfATargetIsToldByItsSharedQueue) {
 
 // The token belongs to the target. With two open faults the driver could not tell which connection
 // waits.
-TEST_F(DcPageFaultTest, ATargetTellsOfOneFaultAfterTheOther) {
+TEST_F(DcPageFaultTest, ATargetReportsOneFaultAfterTheOther) {
   const auto first = paged_key();
   const auto second = paged_key();
   auto a = initiator();

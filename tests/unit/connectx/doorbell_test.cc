@@ -27,7 +27,7 @@ class SendDoorbell : public ::testing::Test {
   RdmaTestHost host_;
 };
 
-TEST_F(SendDoorbell, TheDoorbellOfTheHighestNumberIsHeard) {
+TEST_F(SendDoorbell, TheDoorbellOfTheHighestNumberIsNoticed) {
   const auto all = Resources::queue_numbers(Limits{}, {});
   const auto end = all.first + all.count;
   auto& numbers = host_.device.driver().resources().queue_numbers();
@@ -65,7 +65,7 @@ class SqDoorbell : public EthernetSend {
   }
 };
 
-TEST_F(SqDoorbell, TheDoorbellOfTheHighestNumberIsHeard) {
+TEST_F(SqDoorbell, TheDoorbellOfTheHighestNumberIsNoticed) {
   const auto all = Resources::queue_numbers(Limits{}, {});
   const auto end = all.first + all.count;
   auto& numbers = host.device.driver().resources().queue_numbers();

@@ -128,7 +128,7 @@ TEST_F(EthernetSqCommands, InlineModeIsNotBelowTheVports) {
   EXPECT_EQ(set_vport_mode(min_wqe_inline_mode(4)), Status::BAD_PARAM);
 }
 
-TEST_F(EthernetSqCommands, ModifyFailsIfTheStateIsNotAsTold) {
+TEST_F(EthernetSqCommands, ModifyFailsIfTheStateIsNotAsNamed) {
   using State = spec::connectx::sq_state;
   const auto sqn = host.create_sq(cqn, 4, false);
   EXPECT_EQ(host.modify_sq(sqn, State::RDY, State::RST).status(), Status::BAD_RESOURCE_STATE);

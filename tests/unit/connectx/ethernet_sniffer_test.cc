@@ -123,7 +123,7 @@ TEST_F(Sniffer, ACopyThatFindsNoWqeIsNoDiscard) {
   EXPECT_EQ(discards(), 0u);
 }
 
-TEST_F(Sniffer, TellsTheFrameAsItIs) {
+TEST_F(Sniffer, ReportsTheFrameAsItIs) {
   sniff(flow_table_type::SNIFFER_RX);
   const auto frame = make_frame({.payload = 60});
   const auto buffer = host.post_receive(rqns[1], 256);

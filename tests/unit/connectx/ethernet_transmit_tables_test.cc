@@ -111,7 +111,7 @@ TEST_F(TransmitTables, LeadToNoTirAndHaveNoTagsNoCountersAndOneDestination) {
   EXPECT_TRUE(host.set_flow(id, group, 0, {table(next)}).ok());
 }
 
-TEST_F(TransmitTables, AreToldButForTagsAndSeveralDestinations) {
+TEST_F(TransmitTables, AreReportedButForTagsAndSeveralDestinations) {
   using Cap = flow_table_nic_cap;
   using Properties = flow_table_properties;
   const auto image =

@@ -67,7 +67,7 @@ TEST(LimitTable, NamesCommandsThatTheDeviceHasOrSaysWhyNone) {
   }
 }
 
-TEST(LimitTable, ADeviceTellsTheLimitsThatItWasMadeWith) {
+TEST(LimitTable, ADeviceReportsTheLimitsThatItWasMadeWith) {
   Limits limits;
   limits.log_max_qp = 7;
   limits.log_max_ft_num = 3;

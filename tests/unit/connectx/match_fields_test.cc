@@ -69,7 +69,7 @@ class MatchFields : public ::testing::Test {
   MatchKey matchable_ = matchable_fields();
 };
 
-TEST_F(MatchFields, AreToldAndTakenAlike) {
+TEST_F(MatchFields, AreReportedAndTakenAlike) {
   for_each_number([&](const util::FieldInfo& field, std::size_t offset) {
     const auto taken = bits_of(matchable_.bytes().subspan(offset), field) != 0;
     const auto capability = capability_of(field.name);

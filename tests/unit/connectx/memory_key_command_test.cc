@@ -163,7 +163,7 @@ TEST_F(MemoryKeyCommandTest, KlmListMakesOneRangeOfOtherKeys) {
   EXPECT_EQ(std::memcmp(host.at(memory + 0x5800), bytes.data(), 0x20), 0);
 }
 
-TEST_F(MemoryKeyCommandTest, AsManyKeysOfAListAreToldAsThereIsRoomFor) {
+TEST_F(MemoryKeyCommandTest, AsManyKeysOfAListAreReportedAsThereIsRoomFor) {
   auto base = make_mtt();
   const auto target = index_of(create(base)) << 8 | 0x42;
   auto in = make(Mode::KLM, 6);
@@ -343,14 +343,14 @@ TEST_F(MemoryKeyCommandTest, AGuestCannotMakeTheDeviceRememberAddressesWithoutEn
   EXPECT_EQ(budget.left(), all);
 }
 
-TEST_F(MemoryKeyCommandTest, TheReservedLkeyIsTold) {
+TEST_F(MemoryKeyCommandTest, TheReservedLkeyIsReported) {
   Input<s::query_special_contexts_in> in(Opcode::QUERY_SPECIAL_CONTEXTS);
   const auto reply = host.execute(in.bytes(), 16);
   ASSERT_TRUE(reply.ok());
   EXPECT_EQ(util::load_be32(reply.out.data() + 0x0C), MemoryKeys::kReservedLkey);
 }
 
-TEST_F(MemoryKeyCommandTest, TheDumpFillKeyIsToldAndIsNoKeyOfCommands) {
+TEST_F(MemoryKeyCommandTest, TheDumpFillKeyIsReportedAndIsNoKeyOfCommands) {
   using Out = s::query_special_contexts_out;
   Input<s::query_special_contexts_in> in(Opcode::QUERY_SPECIAL_CONTEXTS);
   const auto key = host.execute<Out>(in).as<Out>().get(Out::dump_fill_mkey);

@@ -45,7 +45,7 @@ TEST_F(PageFaultTest, AReadIsOfItsOwnType) {
 }
 
 // struct mlx5_eqe_page_fault, wqe.
-TEST_F(PageFaultTest, ASendWqeIsToldByItsQueueAndIndex) {
+TEST_F(PageFaultTest, ASendWqeIsReportedByItsQueueAndIndex) {
   const auto key = paged_key();
   auto [a, b] = host_.connected();
   send(a, write_to(a, kKey, page()));
@@ -80,7 +80,7 @@ TEST_F(PageFaultTest, TheResultOfAReadIsOfItsOwnType) {
   expect_completed();
 }
 
-TEST_F(PageFaultTest, AReceiveWqeIsToldByItsQueueAndIndex) {
+TEST_F(PageFaultTest, AReceiveWqeIsReportedByItsQueueAndIndex) {
   const auto key = paged_key();
   auto [a, b] = host_.connected();
   host_.post_receive(b, page(), 64);
@@ -102,7 +102,7 @@ TEST_F(PageFaultTest, AReceiveWqeIsToldByItsQueueAndIndex) {
   EXPECT_EQ(host_.text(memory, 3), "abc");
 }
 
-TEST_F(PageFaultTest, AWqeOfASharedQueueIsToldByThatQueue) {
+TEST_F(PageFaultTest, AWqeOfASharedQueueIsReportedByThatQueue) {
   const auto key = paged_key();
   const auto rmp = host_.create_rmp(3);
   auto [a, b] = host_.connected({.srqn = rmp.rmpn});
@@ -285,7 +285,7 @@ class FewPageFaults : public PageFaultTest {
 };
 
 // An event lost to a full EQ would never be answered, so it is reported later.
-TEST_F(FewPageFaults, ThoseThatFindTheEqFullAreToldLater) {
+TEST_F(FewPageFaults, ThoseThatFindTheEqFullAreReportedLater) {
   const auto key = paged_key();
   std::vector<std::pair<HostQp, HostQp>> pairs;
   for (int i = 0; i != 5; ++i) pairs.push_back(host_.connected());

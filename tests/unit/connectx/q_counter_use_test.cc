@@ -67,7 +67,7 @@ TEST_F(QCounterUse, AnotherSetDoesNotCountForAQpWhoseSetIsGone) {
 
 // rnr_nak_retry_err counts RNR NAKs after which the request was sent again ("the QP retry limit was
 // not exceeded"). The RNR NAK that makes the request fail counts as req_rnr_retries_exceeded.
-TEST_F(QCounterUse, TellsRetriesAndThoseThatWereTooMany) {
+TEST_F(QCounterUse, ReportsRetriesAndThoseThatWereTooMany) {
   const auto set = *host_.device.driver().resources().allocate_q_counter();
   const auto connect = [&](unsigned retries) {
     auto a = host_.create_qp();

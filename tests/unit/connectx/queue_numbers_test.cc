@@ -134,7 +134,7 @@ class SendQueueOfABlock : public test::EthernetSend {
   SendQueueOfABlock() : EthernetSend(HostOptions{.queue_numbers = block(0xFE)}) {}
 };
 
-TEST_F(SendQueueOfABlock, ItsDoorbellIsHeard) {
+TEST_F(SendQueueOfABlock, ItsDoorbellIsNoticed) {
   EXPECT_EQ(sqn >> 16, 0xFEu);
   const auto frame = test::make_frame({.payload = 100});
   for (int i = 0; i != 2; ++i) {

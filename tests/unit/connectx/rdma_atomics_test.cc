@@ -112,7 +112,7 @@ TEST_F(MaskedAtomic, Of4BytesMayStandAtAnyMultipleOf4) {
   EXPECT_EQ(completions().at(0).syndrome, Syndrome::REMOTE_INVALID_REQUEST_ERROR);
 }
 
-TEST_F(MaskedAtomic, OpmodTellsTheSizeOfTheOperands) {
+TEST_F(MaskedAtomic, OpmodGivesTheSizeOfTheOperands) {
   using Ctrl = spec::connectx::wqe_ctrl_segment;
   const auto with = [&](std::uint32_t opmod) {
     return fault(wqe(a_, kFa)
@@ -150,7 +150,7 @@ TEST_F(MaskedAtomic, AQpWithoutAnAtomicModeTakesNone) {
 }
 
 // InfiniBand has no masked atomics; the other modes have a size.
-TEST_F(MaskedAtomic, TheAtomicModeTellsTheirSizes) {
+TEST_F(MaskedAtomic, TheAtomicModeGivesTheirSizes) {
   using Bit = spec::connectx::qp_opt_param_bit;
   using enum spec::connectx::qp_atomic_mode;
   struct Case {

@@ -53,7 +53,7 @@ rdma::ReceiveCompletion received(ReceiveOpcode opcode) {
   return completion;
 }
 
-TEST(RdmaCqe, RequesterTellsWqeQpnAndUserIndex) {
+TEST(RdmaCqe, RequesterGivesWqeQpnAndUserIndex) {
   Cqe cqe;
   cqe.fill(std::byte{0xFF});
   encode_requester_cqe(cqe, kQueue, sent(SendOpcode::kRdmaRead, 4096), kTime);
@@ -70,7 +70,7 @@ TEST(RdmaCqe, RequesterTellsWqeQpnAndUserIndex) {
   EXPECT_EQ(cqe[0], std::byte{0}) << "what is not set is zero";
 }
 
-TEST(RdmaCqe, OnlyReadsAndAtomicsTellTheirBytes) {
+TEST(RdmaCqe, OnlyReadsAndAtomicsGiveTheirBytes) {
   Cqe cqe;
   for (const auto& [opcode, bytes] : {std::pair{SendOpcode::kSend, 0u},
                                       {SendOpcode::kRdmaWrite, 0u},
@@ -107,7 +107,7 @@ TEST(RdmaCqe, ResponderOpcodes) {
   }
 }
 
-TEST(RdmaCqe, DatagramsTellGrhSourceAndL3Type) {
+TEST(RdmaCqe, DatagramsGiveGrhSourceAndL3Type) {
   auto queue = kQueue;
   queue.is_datagram = true;
   auto completion = received(ReceiveOpcode::kSend);
@@ -127,14 +127,14 @@ TEST(RdmaCqe, DatagramsTellGrhSourceAndL3Type) {
   }
 }
 
-TEST(RdmaCqe, Qp1TellsThePkey) {
+TEST(RdmaCqe, Qp1GivesThePkey) {
   Cqe cqe;
   encode_responder_cqe(cqe, {.qpn = Qpn(0x40), .is_datagram = true, .is_gsi = true},
                        received(ReceiveOpcode::kSend), kTime);
   EXPECT_EQ(field(cqe, Responder::imm_inval_pkey), 0xFFFFu);
 }
 
-TEST(RdmaCqe, VlanTagIsTold) {
+TEST(RdmaCqe, VlanTagIsGiven) {
   auto completion = received(ReceiveOpcode::kSend);
   completion.vlan_tci = 0xB123;  // priority 5, drop eligible, VLAN 0x123
   Cqe cqe;

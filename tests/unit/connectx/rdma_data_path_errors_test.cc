@@ -52,7 +52,7 @@ TEST_F(RdmaDataPath, MalformedWqeEndsInQpOperationErrorAndTheRestIsFlushed) {
   EXPECT_EQ(host_.query_state(a), state(State::ERR));
 }
 
-TEST_F(RdmaDataPath, AMalformedWqeIsToldOnceWithItsNumberWordsAndSection) {
+TEST_F(RdmaDataPath, AMalformedWqeIsReportedOnceWithItsNumberWordsAndSection) {
   std::vector<std::string> lines;
   util::set_log_sink([&](util::LogLevel, std::string_view text) { lines.emplace_back(text); });
   auto [a, b] = host_.connected();

@@ -55,7 +55,7 @@ TEST_F(RdmaDataPath, SendArrivesInTheReceiveBuffer) {
 }
 
 // mlx5_ib answers ibv_query_qp from the context.
-TEST_F(RdmaDataPath, QueryTellsThePsnsAsTheyMove) {
+TEST_F(RdmaDataPath, QueryReportsThePsnsAsTheyMove) {
   auto [a, b] = host_.connected();
   const auto psns = [&](const HostQp& qp) {
     using spec::connectx::qpc;
@@ -257,7 +257,7 @@ TEST_F(RdmaDataPath, ServiceLevelOfADatagramIsItsVlanPriority) {
   }
 }
 
-TEST_F(RdmaDataPath, Qp1IsReachedByItsNumberAndTellsThePkey) {
+TEST_F(RdmaDataPath, Qp1IsReachedByItsNumberAndReportsThePkey) {
   auto gsi = host_.datagram_qp({.service = test::Service::QP1});
   EXPECT_NE(gsi.qpn, 1u);
   auto ud = host_.datagram_qp();
@@ -372,7 +372,7 @@ TEST_F(RdmaDataPath, AWqeIsSentWhenTheDoorbellRingsAndNotBefore) {
 }
 
 // `softhca run` executes commands without a turn of the whole device.
-TEST_F(RdmaDataPath, ADoorbellAfterATurnOfCommandsAloneIsHeard) {
+TEST_F(RdmaDataPath, ADoorbellAfterATurnOfCommandsAloneIsNoticed) {
   auto [a, b] = host_.connected();
   const auto whole_turn = std::exchange(host_.turn, [&](pcie::Function&, util::Time at) {
     host_.device.run_commands(at);

@@ -219,7 +219,7 @@ TEST_F(RdmaDct, EachWqeNamesItsTarget) {
   EXPECT_EQ(host_.text(buffers_ + 128, 1), "c");
 }
 
-TEST_F(RdmaDct, AWrongKeyIsCountedAndToldOnceWhenTheDctIsArmed) {
+TEST_F(RdmaDct, AWrongKeyIsCountedAndReportedOnceWhenTheDctIsArmed) {
   send(dci_, to(dctn_, Wqe::SEND, kDcKey ^ 1).inline_data("no"));
   host_.run(2s);
   auto sent = completions();
@@ -282,7 +282,7 @@ TEST_F(RdmaDct, AWqeWithoutAnAddressVectorIsMalformed) {
   EXPECT_EQ(sent[0].syndrome, cqe_syndrome::LOCAL_QP_OPERATION_ERROR);
 }
 
-TEST_F(RdmaDct, TellsItsContext) {
+TEST_F(RdmaDct, ReportsItsContext) {
   EXPECT_EQ(queried(dctc::state), static_cast<std::uint32_t>(dct_state::ACTIVE));
   EXPECT_EQ(queried(dctc::dc_access_key), kDcKey);
   EXPECT_EQ(queried(dctc::mtu), static_cast<std::uint32_t>(qp_mtu::BYTES_1K));

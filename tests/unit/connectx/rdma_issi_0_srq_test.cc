@@ -109,7 +109,7 @@ TEST_F(RdmaIssi0Srq, QpsTakeTheirReceivesFromIt) {
   EXPECT_EQ(destroy(srqn), Status::BAD_RESOURCE);
 }
 
-TEST_F(RdmaIssi0Srq, TellsOnceWhenFewWqesAreLeft) {
+TEST_F(RdmaIssi0Srq, ReportsOnceWhenFewWqesAreLeft) {
   const auto srqn = create();
   auto [a, b] = host_.connected({.srqn = srqn});
   host_.run();
@@ -127,7 +127,7 @@ TEST_F(RdmaIssi0Srq, TellsOnceWhenFewWqesAreLeft) {
   EXPECT_FALSE(host_.poll_event());
 }
 
-TEST_F(RdmaIssi0Srq, TellsItsContextAndPages) {
+TEST_F(RdmaIssi0Srq, ReportsItsContextAndPages) {
   const auto srqn = create([](auto context) { context.set(Context::lwm, 0); });
   const auto reply = query(srqn);
   ASSERT_TRUE(reply) << reply.reason();

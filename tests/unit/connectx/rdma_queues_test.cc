@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <random>
 #include <vector>
 
+#include "connectx/qp/qp_receive_queue.h"
 #include "connectx/qp/shared_receive_queue.h"
 #include "connectx/queue/receive_wqe.h"
 #include "connectx/queue/wqe_fault.h"
@@ -108,6 +110,55 @@ TEST(RdmaReceiveWqe, AListOfOnePieceIsThatPiece) {
   EXPECT_EQ(piece_of({{0, 7}}), std::nullopt) << "of 2 GiB";
 }
 
+// Two queues have the same WQEs. One is fetched by fetch() alone.
+TEST_F(RdmaQueues, FetchFastGivesWhatFetchGivesOrNothing) {
+  constexpr std::uint32_t kCount = 8, kStride = 32, kEndOfList = 0x100;
+  const hca::WorkRing empty({.log_stride = 5, .log_count = 3});
+  util::Struct<spec::connectx::qpc> context;
+  std::array<QpReceiveQueue, 2> queues{QpReceiveQueue(empty), QpReceiveQueue(empty)};
+  for (auto& one : queues)
+    one.set_rules(Qpn(7), QpContext(util::View<spec::connectx::qpc>(context.bytes())));
+  std::array<MappedQueue, 2> memories{queue(kCount * kStride), queue(kCount * kStride)};
+  BlueFlame blue_flame;
+  util::Notes notes("test");
+  WqeReader reader(blue_flame, notes, nullptr);
+  std::mt19937 random(85);
+  std::uint32_t posted = 0;
+  unsigned fast = 0;
+  for (unsigned round = 0; round != 5'000; ++round) {
+    while (posted != queues[1].ring().consumed() + kCount && random() % 3 == 0) {
+      auto* const wqe = memory_.data() + posted++ % kCount * kStride;
+      const auto length = static_cast<std::uint32_t>(random() % 8);
+      put_segment(wqe, length, 7, random());
+      put_segment(wqe + 16, length % 2, random() % 4 == 0 ? 9 : kEndOfList, 0x2000);
+      ring(0, posted);
+    }
+    rdma::ReceiveRequest quick, full;
+    rdma::ReceivePiece piece{};
+    Fetch fetched = Fetch::kRequest;
+    const auto before = queues[0].ring().consumed();
+    if (queues[0].fetch_fast(memories[0], piece)) {
+      ++fast;
+      quick.cookie = piece.cookie;
+      quick.sges = {piece.sge};
+    } else {
+      ASSERT_EQ(queues[0].ring().consumed(), before) << round;
+      fetched = queues[0].fetch(memories[0], reader, false, quick);
+    }
+    ASSERT_EQ(fetched, queues[1].fetch(memories[1], reader, false, full)) << round;
+    ASSERT_EQ(queues[0].ring().consumed(), queues[1].ring().consumed()) << round;
+    if (fetched != Fetch::kRequest) continue;
+    ASSERT_EQ(quick.cookie, full.cookie) << round;
+    ASSERT_EQ(quick.sges.size(), full.sges.size()) << round;
+    for (std::size_t i = 0; i != full.sges.size(); ++i) {
+      EXPECT_EQ(quick.sges[i].address, full.sges[i].address);
+      EXPECT_EQ(quick.sges[i].length, full.sges[i].length);
+      EXPECT_EQ(quick.sges[i].lkey, full.sges[i].lkey);
+    }
+  }
+  EXPECT_GT(fast, 200u);
+}
+
 class RdmaSharedReceiveQueue : public RdmaQueues {
  protected:
   static constexpr unsigned kCount = 8;
@@ -183,7 +234,7 @@ TEST_F(RdmaSharedReceiveQueue, CounterPastTheQueueFailsIt) {
   EXPECT_TRUE(srq_.failed());
 }
 
-TEST_F(RdmaSharedReceiveQueue, LimitIsToldOnceWhenFewerAreLeft) {
+TEST_F(RdmaSharedReceiveQueue, LimitIsReportedOnceWhenFewerAreLeft) {
   ring(0, 4);
   srq_.arm(3);
   EXPECT_FALSE(srq_.take_limit_event()) << "4 are posted";
@@ -205,7 +256,7 @@ TEST_F(RdmaSharedReceiveQueue, LimitLooksAtWhatWasPostedMeanwhile) {
   EXPECT_FALSE(srq_.take_limit_event()) << "4 are left";
 }
 
-TEST_F(RdmaSharedReceiveQueue, LimitThatIsReachedAlreadyIsToldAtOnce) {
+TEST_F(RdmaSharedReceiveQueue, LimitThatIsReachedAlreadyIsReportedImmediately) {
   ring(0, 2);
   srq_.arm(3);
   EXPECT_TRUE(srq_.take_limit_event());

@@ -96,7 +96,7 @@ TEST_F(RdmaSendQueue, AQueueThatWorksAgainHasAFirstErrorAgain) {
 }
 
 // Early mlx5 drivers take a QP to SQD. Begun requests are finished; new posts wait.
-TEST_F(RdmaSendQueue, AQpInSqdFinishesWhatItHasBegunAndTellsWhenItIsDrained) {
+TEST_F(RdmaSendQueue, AQpInSqdFinishesWhatItHasBegunAndReportsWhenItIsDrained) {
   auto [a, b] = host_.connected();
   host_.run();
   (void)events();

@@ -69,7 +69,7 @@ TEST(RdmaSendWqe, ByteCountZeroMeansTwoGibibytes) {
   EXPECT_EQ(d.request.sges[0].length, 1u << 31);
 }
 
-TEST(RdmaSendWqe, ControlSegmentTellsCompletionSolicitedAndFence) {
+TEST(RdmaSendWqe, ControlSegmentGivesCompletionSolicitedAndFence) {
   const auto d = decode(wqe(WqeOpcode::SEND_IMM)
                             .unsignaled()
                             .control(CtrlSegment::se, 1)
@@ -158,6 +158,23 @@ TEST(RdmaSendWqe, InlineDataIsCopied) {
   const auto& bytes = d.request.inline_data;
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()),
             "hello, world of inline data");
+}
+
+// One segment takes a fast path. An empty one behind it leads to the slow path.
+TEST(RdmaSendWqe, InlineDataInOneSegmentAreThoseOfSeveral) {
+  for (std::size_t length = 1; length != 64; ++length) {
+    std::string data(length, 'a');
+    data.back() = 'z';
+    const auto one = decode(wqe(WqeOpcode::SEND).inline_data(data));
+    const auto two = decode(wqe(WqeOpcode::SEND).inline_data(data).inline_data(""));
+    ASSERT_EQ(one.fault, WqeFault::kNone);
+    ASSERT_EQ(two.fault, WqeFault::kNone);
+    ASSERT_TRUE(one.request.is_inline && two.request.is_inline) << length;
+    ASSERT_TRUE(std::ranges::equal(std::span<const std::byte>(one.request.inline_data),
+                                   std::span<const std::byte>(two.request.inline_data)))
+        << length;
+    ASSERT_EQ(one.request.sges.size(), two.request.sges.size()) << length;
+  }
 }
 
 TEST(RdmaSendWqe, SeveralInlineSegmentsFollowEachOther) {
@@ -268,7 +285,7 @@ struct Malformed {
 
 class RdmaMalformedSendWqe : public ::testing::TestWithParam<Malformed> {};
 
-TEST_P(RdmaMalformedSendWqe, IsToldByItsReason) {
+TEST_P(RdmaMalformedSendWqe, IsReportedByItsReason) {
   const auto& p = GetParam();
   EXPECT_EQ(decode(p.wqe, p.rules).fault, p.fault) << describe(p.fault).text;
 }

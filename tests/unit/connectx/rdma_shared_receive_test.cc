@@ -79,7 +79,7 @@ class RdmaSharedReceive : public RdmaDataPath {
   std::uint16_t posted_ = 0;
 };
 
-TEST_F(RdmaSharedReceive, CqesTellTheIndexInTheSharedQueue) {
+TEST_F(RdmaSharedReceive, CqesReportTheIndexInTheSharedQueue) {
   auto [a, b] = host_.connected({.srqn = rmp_.rmpn});
   write(0, 5);
   write(5, 1);
@@ -95,7 +95,7 @@ TEST_F(RdmaSharedReceive, CqesTellTheIndexInTheSharedQueue) {
   EXPECT_EQ(host_.text(buffers_ + 5 * 64, 3), "abc");
 }
 
-TEST_F(RdmaSharedReceive, VersionOneTellsTheUserIndex) {
+TEST_F(RdmaSharedReceive, VersionOneReportsTheUserIndex) {
   auto [a, b] = host_.connected({.srqn = rmp_.rmpn, .user_index = 0x321});
   post(1);
   send(a, wqe(a, WqeOpcode::SEND).unsignaled().inline_data("abc"));
@@ -116,7 +116,7 @@ TEST_F(RdmaSharedReceive, LimitEventComesOnce) {
   EXPECT_EQ(std::count(seen.begin(), seen.end(), EventType::SRQ_LIMIT), 1);
 }
 
-TEST_F(RdmaSharedReceive, ErrorLeavesTheSharedQueueAndTellsTheLastWqe) {
+TEST_F(RdmaSharedReceive, ErrorLeavesTheSharedQueueAndReportsTheLastWqe) {
   auto [a, b] = host_.connected({.srqn = rmp_.rmpn});
   post(4);
   ASSERT_TRUE(host_.to_error(b));
@@ -138,7 +138,7 @@ TEST_F(RdmaSharedReceive, BrokenListIsCatastrophic) {
 }
 
 // UCX's rc_mlx5 makes its RMPs this way (UCX_RC_MLX5_SRQ_TOPO=cyclic, the default).
-TEST_F(RdmaSharedReceive, CqesOfACyclicQueueTellTheCounter) {
+TEST_F(RdmaSharedReceive, CqesOfACyclicQueueReportTheCounter) {
   rmp_ = host_.create_rmp(3, spec::connectx::wq_type::CYCLIC);
   for (unsigned i = 0; i < kCount; ++i) write(i, 0);
   auto [a, b] = host_.connected({.srqn = rmp_.rmpn});

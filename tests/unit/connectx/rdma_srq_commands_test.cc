@@ -148,7 +148,7 @@ TEST_F(RdmaSrqCommands, AnSrqWithQpsIsNotDestroyed) {
   EXPECT_EQ(destroy_rmp(rmp), Status::OK);
 }
 
-TEST_F(RdmaSrqCommands, ArmingAnEmptyQueueTellsTheLimitAtOnce) {
+TEST_F(RdmaSrqCommands, ArmingAnEmptyQueueReportsTheLimitImmediately) {
   const auto rmp = *create_rmp();
   ASSERT_EQ(arm_rmp(rmp, rmp_state::RDY, rmp_state::RDY), Status::OK);
   const auto event = host_.poll_event();
@@ -200,7 +200,7 @@ TEST_F(RdmaSrqCommands, AnRmpIsCreatedReady) {
   EXPECT_EQ(create_rmp().error(), Status::BAD_PARAM);
 }
 
-TEST_F(RdmaSrqCommands, QueryTellsLimitAndState) {
+TEST_F(RdmaSrqCommands, QueryReportsLimitAndState) {
   const auto rmp = *create_rmp();
   const auto out = host_.call<query_rmp_out, query_rmp_in>(
       Opcode::QUERY_RMP, [&](auto in) { in.set(query_rmp_in::rmpn, rmp); });

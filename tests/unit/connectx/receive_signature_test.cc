@@ -101,7 +101,7 @@ TEST_F(QpReceiveSignature, TheSignatureOfAQpThatRequestsOneIsChecked) {
   EXPECT_EQ(host_.text(buffer_, 6), "signed");
 }
 
-TEST_F(QpReceiveSignature, WrongOneEndsTheQpAndThePeerIsTold) {
+TEST_F(QpReceiveSignature, WrongOneEndsTheQpAndThePeerIsNotified) {
   auto [a, b] = host_.connected({.wq_signature = true});
   post(b, std::byte{1});
   send_to(a);

@@ -102,7 +102,7 @@ TEST_F(SharedDoorbellPage, IsOneOfTheKernelsIfThereIsNoOther) {
   EXPECT_FALSE(SharedDoorbells::contains(UarPage(host_.allocate_uar())));
 }
 
-TEST_F(SharedDoorbellPage, IsHeardWithoutAMessage) {
+TEST_F(SharedDoorbellPage, IsNoticedWithoutAMessage) {
   auto qp = queue();
   for (unsigned i = 0; i != 8; ++i) {
     post_nop(qp);

@@ -7,7 +7,7 @@ namespace softhca::connectx::test {
 namespace {
 
 // The error's CQE comes first, and the work request still succeeds.
-TEST_F(SignatureHandover, AWrongBlockOfASendIsToldBeforeItsCompletion) {
+TEST_F(SignatureHandover, AWrongBlockOfASendIsReportedBeforeItsCompletion) {
   auto [a, b] = host_.connected();
   const auto key = signature_key();
   put_protected(other_);
@@ -33,7 +33,7 @@ TEST_F(SignatureHandover, AWrongBlockOfASendIsToldBeforeItsCompletion) {
   EXPECT_EQ(error(cqes[0], ErrorCqe::actual_ref_tag), kRef + 2);
 }
 
-TEST_F(SignatureHandover, AWrongTagOfAPeersWriteIsToldToTheReceiveCq) {
+TEST_F(SignatureHandover, AWrongTagOfAPeersWriteIsReportedToTheReceiveCq) {
   auto [a, b] = host_.connected();
   const auto key = key_with_dif_on_wire(a);
   put_protected(other_);
@@ -49,7 +49,7 @@ TEST_F(SignatureHandover, AWrongTagOfAPeersWriteIsToldToTheReceiveCq) {
   EXPECT_EQ(error(cqes[0], ErrorCqe::sig_err_offset), 3u * kProtected);
 }
 
-TEST_F(SignatureHandover, AQpWithoutReceivesTellsTheSendCq) {
+TEST_F(SignatureHandover, AQpWithoutReceivesReportsTheSendCq) {
   auto [a, b] = host_.connected({.no_receive_queue = true}, {});
   const auto key = key_with_dif_on_wire(a);
   const auto cqes = write_protected(b, key);
@@ -61,7 +61,7 @@ TEST_F(SignatureHandover, AQpWithoutReceivesTellsTheSendCq) {
 
 // libmlx5 counts the errors that it has received, and passes the lowest bit when it configures the
 // key.
-TEST_F(SignatureHandover, TheNextErrorIsToldWhenTheDriverHasCountedTheLast) {
+TEST_F(SignatureHandover, TheNextErrorIsReportedWhenTheDriverHasCountedTheLast) {
   auto [a, b] = host_.connected();
   const auto key = signature_key();
   put_protected(other_);

@@ -171,7 +171,7 @@ TEST_F(SignatureHandover, WithBsfEnTakenAwayItIsAKeyLikeOthers) {
   EXPECT_TRUE(equal(again, other_, 8 * kProtected));
 }
 
-TEST_F(SignatureHandover, QueryMkeyTellsTheBsf) {
+TEST_F(SignatureHandover, QueryMkeyReportsTheBsf) {
   auto [a, b] = host_.connected();
   const auto key = signature_key();
   expect_success(a, signing(a, key, data_, 4096, [&](BsfView bsf) { dif_on_wire(bsf); }));

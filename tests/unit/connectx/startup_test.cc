@@ -125,7 +125,7 @@ TEST(StartupTest, OffersInterfaceStepOneAndKeepsWhatIsChosen) {
   EXPECT_EQ(host.execute<s::set_issi_out>(set).status(), Code::BAD_PARAM);
 }
 
-TEST(StartupTest, ANewDriverChoosesItsInterfaceStepAnew) {
+TEST(StartupTest, ANewDriverChoosesItsInterfaceStepAgain) {
   FakeHost host;
   host.enable();
   Input<s::set_issi_in> set(Opcode::SET_ISSI);

@@ -154,7 +154,7 @@ TEST_F(UmrRefusals, RangeAndPagesMustBeWhatTheAccessModeAllows) {
 }
 
 // Page lists hold bus addresses, so a queue that may load them reaches all of the host's memory.
-TEST_F(UmrRefusals, PagesAreToldByQueuesOfTheKernelAlone) {
+TEST_F(UmrRefusals, PagesAreReportedByQueuesOfTheKernelAlone) {
   const auto key = free_key(Mode::MTT, 4);
   const auto make = [&](const HostQp& qp) {
     return registration(qp, key, 64, 4).mtts(page() | 3, 0).octwords_of_zero(3);
@@ -222,7 +222,7 @@ TEST_F(UmrRefusals, TranslationsThatAreAllInUseEndTheUmr) {
 }
 
 // PRM 12.5.2: QUERY_MKEY returns the current state of the key.
-TEST_F(UmrRefusals, AQueryTellsWhatTheUmrHasMadeOfTheKey) {
+TEST_F(UmrRefusals, AQueryReportsWhatTheUmrHasMadeOfTheKey) {
   auto [a, b] = host_.connected();
   const auto key = free_key(Mode::KLM, 4);
   expect_success(a, registration(a, key, 0x123, 4,

@@ -110,7 +110,7 @@ TEST_F(UserContext, CapabilitiesAreThoseOfUctxCap) {
 }
 
 // UCX queries it in every process, regardless of lag_master.
-TEST_F(UserContext, IsToldThatThereIsNoLag) {
+TEST_F(UserContext, ReadsThatThereIsNoLag) {
   As as(host_, user_);
   const auto reply = host_.call<s::query_lag_out, s::query_lag_in>(Opcode::QUERY_LAG, [](auto) {});
   ASSERT_TRUE(reply.ok());
@@ -490,7 +490,7 @@ TEST_F(UserContext, CountersOfThePortAreReadAndNotCleared) {
   EXPECT_EQ(query(0, true), Code::OK);
 }
 
-TEST_F(UserContext, ItsCqsTellEqsThatAreSharedOnly) {
+TEST_F(UserContext, ItsCqsReportEqsThatAreSharedOnly) {
   const auto buffer = host_.allocate(4096);
   const auto kernels = host_.call<s::create_eq_out, s::create_eq_in>(
       Opcode::CREATE_EQ,

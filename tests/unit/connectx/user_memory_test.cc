@@ -343,7 +343,7 @@ TEST_F(UserMemoryTest, ReadOnlyMemoryHoldsQueuesThatTheDeviceReads) {
 }
 
 // A process that made the queue gave no addresses, so queries must not reveal any.
-TEST_F(UserMemoryTest, QueriesTellOffsetsAndNoAddresses) {
+TEST_F(UserMemoryTest, QueriesReportOffsetsAndNoAddresses) {
   const auto umem = create({memory_});
   const auto made = try_create_cq(umem, 0, umem, 0x800);
   ASSERT_TRUE(made) << made.reason();

@@ -250,7 +250,7 @@ TEST_F(PortRegisterTest, PauseSettingsAreKept) {
   EXPECT_EQ(read.get(R::pprx), 1u);
 }
 
-TEST_F(PortRegisterTest, AdminDownAndUpAreToldByEvents) {
+TEST_F(PortRegisterTest, AdminDownAndUpAreReportedByEvents) {
   using Subtype = s::port_change_subtype;
   (void)host.create_eq(4, 1ull << 0x09, 0);
   const auto eq = host.last_buffer;
@@ -279,7 +279,7 @@ TEST_F(PortRegisterTest, TheAdminStateChangesOnlyIfItsUpdateIsEnabled) {
   EXPECT_FALSE(state_up());
 }
 
-TEST_F(PortRegisterTest, ThePulledCableIsToldByAnEvent) {
+TEST_F(PortRegisterTest, ThePulledCableIsReportedByAnEvent) {
   using Subtype = s::port_change_subtype;
   (void)host.create_eq(4, 1ull << 0x09, 0);
   const auto eq = host.last_buffer;

@@ -89,7 +89,7 @@ TEST(Answers, ANameIsWithoutControlCharacters) {
             "  a?[31m:\n");
 }
 
-TEST(Answers, AnErrorIsToldAsOneAndIsALineOrSo) {
+TEST(Answers, AnErrorIsReportedAsOneAndIsALineOrSo) {
   EXPECT_EQ(json_of("error: \"no\"\n"), "\"a\": {\"error\": \"error: \\\"no\\\"\\n\"}\n");
   EXPECT_LT(json_of("error: " + std::string(1 << 20, '\1')).size(), 32u << 10);
   EXPECT_EQ(text_of("error: no\n"), "  a:\n    error: no\n");

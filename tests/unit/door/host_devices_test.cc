@@ -75,7 +75,7 @@ TEST_F(DoorHostDevices, TheHostsAreFoundThroughTheTreeBesideOurs) {
   EXPECT_EQ(fs::read_symlink(root / "dev/infiniband/rdma_cm"), "/dev/null");
 }
 
-TEST_F(DoorHostDevices, AMarkTellsThemFromOthers) {
+TEST_F(DoorHostDevices, AMarkDistinguishesThemFromOthers) {
   write_host({{"mlx5_0", 0}});
   const auto mark = HostDevices::find(host_).mark();
   EXPECT_EQ(HostDevices::find(host_).mark(), mark);

@@ -82,7 +82,7 @@ TEST_F(MemoryMap, AnotherFileIsNotFound) {
   EXPECT_FALSE(maps_file_by_reading(page(0), page(5), none));
 }
 
-TEST_F(MemoryMap, APageOfAFileIsToldFromOneOfTheProgramsOwn) {
+TEST_F(MemoryMap, APageOfAFileIsDistinguishedFromOneOfTheProgramsOwn) {
   EXPECT_FALSE(may_be_of_file(page(1) + 8));
   EXPECT_TRUE(may_be_of_file(page(2) + 8));
 }

@@ -118,7 +118,7 @@ Replies::Datagrams ask(Message message) {
   return answer(bytes, kPort, two_devices());
 }
 
-TEST(Nldev, ADumpOfDevicesTellsOfEachAndEnds) {
+TEST(Nldev, ADumpOfDevicesReportsEachAndEnds) {
   const auto told = ask({type_of(RDMA_NLDEV_CMD_GET), NLM_F_REQUEST | NLM_F_ACK | NLM_F_DUMP});
   const auto all = messages(told);
   ASSERT_THAT(all, SizeIs(3));
@@ -145,7 +145,7 @@ TEST(Nldev, ADumpOfManyDevicesIsInDatagramsThatAReaderHasRoomFor) {
   EXPECT_THAT(messages(told), SizeIs(33));
 }
 
-TEST(Nldev, APortIsToldAndAcknowledgedInADatagramOfItsOwn) {
+TEST(Nldev, APortIsReportedAndAcknowledgedInADatagramOfItsOwn) {
   const auto told = ask(Message(type_of(RDMA_NLDEV_CMD_PORT_GET), NLM_F_REQUEST | NLM_F_ACK)
                             .u32(RDMA_NLDEV_ATTR_DEV_INDEX, 1)
                             .u32(RDMA_NLDEV_ATTR_PORT_INDEX, 1));
@@ -159,7 +159,7 @@ TEST(Nldev, APortIsToldAndAcknowledgedInADatagramOfItsOwn) {
   EXPECT_EQ(error_of(told[1]), 0);
 }
 
-TEST(Nldev, APortWithoutAnInterfaceTellsOfNone) {
+TEST(Nldev, APortWithoutAnInterfaceReportsNone) {
   const auto told = ask(Message(type_of(RDMA_NLDEV_CMD_PORT_GET), NLM_F_REQUEST)
                             .u32(RDMA_NLDEV_ATTR_DEV_INDEX, 0)
                             .u32(RDMA_NLDEV_ATTR_PORT_INDEX, 1));
@@ -168,7 +168,7 @@ TEST(Nldev, APortWithoutAnInterfaceTellsOfNone) {
   EXPECT_FALSE(all[0].attributes.contains(RDMA_NLDEV_ATTR_NDEV_INDEX));
 }
 
-TEST(Nldev, TheDeviceFileOfADeviceAndThatOfTheConnectionManagerAreTold) {
+TEST(Nldev, TheDeviceFileOfADeviceAndThatOfTheConnectionManagerAreReported) {
   const auto of_device = ask(Message(type_of(RDMA_NLDEV_CMD_GET_CHARDEV), NLM_F_REQUEST)
                                  .u32(RDMA_NLDEV_ATTR_DEV_INDEX, 1)
                                  .text(RDMA_NLDEV_ATTR_CHARDEV_TYPE, "uverbs"));
@@ -186,7 +186,7 @@ TEST(Nldev, TheDeviceFileOfADeviceAndThatOfTheConnectionManagerAreTold) {
 }
 
 // `rdma dev show -d` and libibverbs identify a device by these attributes.
-TEST(Nldev, ADeviceTellsItsFirmwareItsKindAndItsProtocol) {
+TEST(Nldev, ADeviceReportsItsFirmwareItsKindAndItsProtocol) {
   const auto told =
       ask(Message(type_of(RDMA_NLDEV_CMD_GET), NLM_F_REQUEST).u32(RDMA_NLDEV_ATTR_DEV_INDEX, 1));
   const auto all = messages(told);
@@ -209,7 +209,7 @@ TEST(Nldev, ADumpOfThePortsOfADeviceHasItsPortAndAnEnd) {
   EXPECT_EQ(all[1].header.nlmsg_type, NLMSG_DONE);
 }
 
-TEST(Nldev, DeviceFilesAreToldWithTheirNumbersAndTheirDriver) {
+TEST(Nldev, DeviceFilesAreReportedWithTheirNumbersAndTheirDriver) {
   auto system = two_devices();
   system.devices[0].uverbs.number = ::makedev(231, 0x12345);
   Replies::Datagrams told;

@@ -80,7 +80,7 @@ class DoorStandIns : public testing::Test {
       ::mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
 };
 
-TEST_F(DoorStandIns, TheKernelTellsTheProtectionOfAPage) {
+TEST_F(DoorStandIns, TheKernelReportsTheProtectionOfAPage) {
   protect(1, PROT_READ | PROT_EXEC);
   protect(2, PROT_NONE);
   EXPECT_EQ(protection(0), PROT_READ | PROT_WRITE);
@@ -92,7 +92,7 @@ TEST_F(DoorStandIns, TheKernelTellsTheProtectionOfAPage) {
 }
 
 // Linux before 6.11 has no query.
-TEST_F(DoorStandIns, TheListOfMappingsTellsTheProtectionOfAPage) {
+TEST_F(DoorStandIns, TheListOfMappingsReportsTheProtectionOfAPage) {
   protect(1, PROT_READ | PROT_EXEC);
   protect(2, PROT_NONE);
   ASSERT_EQ(::munmap(page(3), kPage), 0);

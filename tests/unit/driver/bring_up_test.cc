@@ -13,7 +13,7 @@ TEST(BringUp, FindsAConnectX4) {
   EXPECT_EQ(id.device, 0x1013);
 }
 
-TEST(BringUp, TellsFirmwareVersionMacAndLink) {
+TEST(BringUp, ReportsFirmwareVersionMacAndLink) {
   World world;
   world.open();
   EXPECT_EQ(world.a().hca->firmware_version().substr(0, 3), "12.");

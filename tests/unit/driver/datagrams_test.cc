@@ -90,7 +90,7 @@ TEST_F(Datagrams, ThoseWithAWrongQkeyAreCountedByTheReceiversPort) {
   EXPECT_EQ(must(world_.a().hca->qkey_violations()), 0u);
 }
 
-TEST_F(Datagrams, AReceiveHasTheIpHeaderInFrontAndTellsTheSender) {
+TEST_F(Datagrams, AReceiveHasTheIpHeaderInFrontAndReportsTheSender) {
   receive(7, 0, 1024);
   const auto data = pattern(100, 1);
   std::ranges::copy(data, a_->bytes(0, data.size()).begin());

@@ -89,7 +89,7 @@ TEST_F(HcrCommands, ADeviceThatIsGoneMeanwhileIsNotWaitedFor) {
   EXPECT_LT(now_.time_since_epoch(), std::chrono::milliseconds(10));
 }
 
-TEST_F(HcrCommands, ADeviceThatIsGoneAfterACommandFailedIsToldAsSuch) {
+TEST_F(HcrCommands, ADeviceThatIsGoneAfterACommandFailedIsReportedAsSuch) {
   EXPECT_NE(failure(), "the device is gone");
   host_.is_lost = true;
   const auto writes = device_.writes;

@@ -100,7 +100,7 @@ TEST_F(InProcessHostTest, InterruptsAreCountedOnceEnabled) {
   EXPECT_EQ(host_.interrupts(1), 2u);
 }
 
-TEST_F(InProcessHostTest, InterruptsAreCountedAnewWhenTheyAreEnabledAgain) {
+TEST_F(InProcessHostTest, InterruptsAreCountedFromZeroWhenTheyAreEnabledAgain) {
   enable_bus_master(host_);
   must(host_.enable_interrupts(2));
   world_.a().device->msix().raise(1);

@@ -157,7 +157,7 @@ TEST_F(RcErrors, AReceiveWithABadKeyFailsOnBothSides) {
   expect_error(wait(world_, *b_->receive_cq), 5, WorkStatus::kLocalProtection);
 }
 
-TEST_F(RcErrors, WithoutAReceiveTheSenderTriesAsOftenAsItWasTold) {
+TEST_F(RcErrors, WithoutAReceiveTheSenderTriesAsOftenAsItsRetryCountSays) {
   make();
   // Timer code 20 is 10.24 ms (IBTA table 45). The sender tries once and retries twice.
   connect(*a_, *b_, {.rnr_retry = 2, .min_rnr_timer = 20});

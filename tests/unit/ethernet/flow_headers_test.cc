@@ -148,7 +148,7 @@ TEST(FlowHeaders, FinishesAFrameAsBothOffloadsDo) {
   }
 }
 
-TEST(FlowHeaders, DoesNotFinishWhatIsNotUsual) {
+TEST(FlowHeaders, DoesNotFinishOtherFrames) {
   const auto finishes = [](const std::vector<std::byte>& bytes, const FlowHeaders& header) {
     auto frame = gathered(bytes, header.size());
     return header.finish(frame);
@@ -198,7 +198,7 @@ TEST(FlowHeaders, NothingIsKnownAtFirst) {
 
 // A bad hash has no visible effect on results: flows evict each other, and no frame takes the fast
 // path.
-TEST(FlowHeaders, TheHashTellsFlowsApartByTheEndsOfTheirAddressesAndTheirPorts) {
+TEST(FlowHeaders, TheHashDistinguishesFlowsByTheEndsOfTheirAddressesAndTheirPorts) {
   const struct {
     std::string_view hex;
     std::size_t l4;

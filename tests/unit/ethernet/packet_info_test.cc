@@ -129,7 +129,7 @@ TEST(PacketInfo, OfWhatIsNotIp) {
   EXPECT_EQ(info.l4, L4Type::kNone);
 }
 
-TEST(PacketInfo, HeadersAreFoundWhateverLengthIpTells) {
+TEST(PacketInfo, HeadersAreFoundWhateverLengthIpGives) {
   auto bytes = from_hex(vectors::kTcpIpv4);
   const auto whole = classify(Frame::from_bytes(bytes));
   util::store_be16(bytes.data() + 16, static_cast<std::uint16_t>(bytes.size() + 100));

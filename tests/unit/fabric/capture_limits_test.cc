@@ -139,7 +139,7 @@ TEST_F(CaptureLimits, FilesOfARingAreNumberedSoThatTheySort) {
   EXPECT_EQ(CaptureWriter::name_of("a/x", 101, 100), "a/x100");
 }
 
-TEST_F(CaptureLimits, AFrameThatFitsInNoFileIsMissingAndToldByTheNext) {
+TEST_F(CaptureLimits, AFrameThatFitsInNoFileIsMissingAndReportedByTheNext) {
   create(directory_ / "x", {.file_size = kSize, .files = 2});
   frame(0);
   for (int i = 0; i != 3; ++i) frame(0, kSize);

@@ -104,7 +104,7 @@ TEST(NetworkRule, OnlyALinkThatWaitsForNoFrameGoesDownAtOnce) {
   EXPECT_FALSE(rule_of("port=a,do=lose").acts_at_once());
 }
 
-TEST(NetworkRule, ItsFirstKeyTellsItFromRulesOfDevices) {
+TEST(NetworkRule, ItsFirstKeyDistinguishesItFromRulesOfDevices) {
   EXPECT_TRUE(is_network_rule("port=*,do=lose"));
   EXPECT_FALSE(is_network_rule("function=sdxi0,do=fail"));
   EXPECT_FALSE(is_network_rule("do=fail"));

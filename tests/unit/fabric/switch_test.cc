@@ -99,7 +99,7 @@ TEST_F(SwitchTest, FloodsUnknownUnicastAndMulticast) {
   EXPECT_THAT(c_.take(), ElementsAre("unknown", "multicast"));
 }
 
-TEST_F(SwitchTest, SendsUnicastWhereTheStationWasHeard) {
+TEST_F(SwitchTest, SendsUnicastToThePortThatTheStationWasLearnedAt) {
   introduce();
   a_.port->transmit(frame_of(kB, kA, "to b"));
   switch_.deliver(kAllFrames);
@@ -116,7 +116,7 @@ TEST_F(SwitchTest, FollowsAStationThatMoves) {
   EXPECT_THAT(c_.take(), ElementsAre("to b"));
 }
 
-TEST_F(SwitchTest, FollowsAStationThatTellsAllThatItHasMoved) {
+TEST_F(SwitchTest, FollowsAStationThatReportsAllThatItHasMoved) {
   introduce();
   a_.port->transmit(frame_of(kB, kA, "to b"));
   switch_.deliver(kAllFrames);

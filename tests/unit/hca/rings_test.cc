@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <utility>
+#include <vector>
 
 #include "hca/doorbell_record.h"
 #include "hca/published_ring.h"
@@ -33,7 +35,7 @@ TEST_F(RingTest, ARecordHasTwoBigEndianDwords) {
   EXPECT_EQ(record.read(1), 0x55667788u);
 }
 
-TEST_F(RingTest, ARecordWithoutMemoryTellsNothing) {
+TEST_F(RingTest, ARecordWithoutMemoryReportsNothing) {
   EXPECT_EQ(DoorbellRecord().read(0), std::nullopt);
   EXPECT_TRUE(record.read(0));
   dma.unmap_all();
@@ -285,6 +287,34 @@ TEST_F(RingTest, WithoutMemoryNothingIsPublished) {
   dma.unmap_all();
   EXPECT_FALSE(ring.publish(entry(1)));
   EXPECT_EQ(ring.producer(), 0u);
+}
+
+// Two rings have the same entries. One is written by publish() alone, at another page.
+TEST_F(RingTest, PublishFastDoesWhatPublishDoesOrNothing) {
+  constexpr PublishedRing::Geometry kGeometry{.log_count = 2, .stride = 64, .collapsed = false};
+  std::array rings{PublishedRing(kGeometry, pages({kBase}, 0, kPage)),
+                   PublishedRing(kGeometry, pages({kBase + kPage}, 0, kPage))};
+  const auto bytes_of = [&](unsigned which) {
+    const auto* const first = at(kBase + which * kPage);
+    return std::vector(first, first + kPage);
+  };
+  unsigned fast = 0;
+  for (unsigned i = 1; i != 40; ++i) {
+    if (i == 20) make_remote();
+    if (i == 30) dma.unmap_all();
+    const auto before = std::pair(rings[0].producer(), bytes_of(0));
+    bool written = rings[0].publish_fast(std::span<const std::byte, 16>(entry(i)));
+    if (written) {
+      ++fast;
+    } else {
+      ASSERT_EQ(std::pair(rings[0].producer(), bytes_of(0)), before) << i;
+      written = rings[0].publish(entry(i));
+    }
+    ASSERT_EQ(written, rings[1].publish(entry(i))) << i;
+    ASSERT_EQ(rings[0].producer(), rings[1].producer()) << i;
+    ASSERT_EQ(bytes_of(0), bytes_of(1)) << i;
+  }
+  EXPECT_EQ(fast, 19u);
 }
 
 TEST_F(RingTest, BehindAPeerTheOwnersBytesAreWrittenLast) {

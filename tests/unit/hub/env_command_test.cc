@@ -162,7 +162,7 @@ TEST_F(EnvCommandTest, AControlSocketAnswersWhileTheShellLives) {
   EXPECT_FALSE(std::filesystem::exists(control));
 }
 
-TEST_F(EnvCommandTest, AControlSocketThatCannotBeIsToldAndNothingIsPrinted) {
+TEST_F(EnvCommandTest, AControlSocketThatCannotBeIsReportedAndNothingIsPrinted) {
   EXPECT_EQ(env({"--control", "/nowhere/ctl"}), 1);
   EXPECT_THAT(out(),
               AllOf(StartsWith("softhca: "), HasSubstr("/nowhere/ctl"), Not(HasSubstr("export"))));
@@ -192,7 +192,7 @@ TEST_F(EnvCommandTest, FaultRulesAreThereWhileTheShellLives) {
   EXPECT_TRUE(nothing_is_left());
 }
 
-TEST_F(EnvCommandTest, AFaultRuleThatIsWrongIsToldAndNothingIsPrinted) {
+TEST_F(EnvCommandTest, AFaultRuleThatIsWrongIsReportedAndNothingIsPrinted) {
   EXPECT_EQ(env({"--fault", "port=*,do=loose"}), 1);
   EXPECT_THAT(out(),
               AllOf(StartsWith("softhca: --fault port=*,do=loose: "), Not(HasSubstr("export"))));

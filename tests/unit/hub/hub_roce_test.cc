@@ -170,7 +170,7 @@ TEST_F(HubRoceTest, AConnectionRequestArrivesInTheRingOfItsListener) {
   EXPECT_TRUE(std::ranges::equal(a->datagram(), cm_request(kService, 6).bytes));
 }
 
-TEST_F(HubRoceTest, TheBlockOfAProcessThatHasLeftIsGivenOutAnew) {
+TEST_F(HubRoceTest, TheBlockOfAProcessThatHasLeftIsGivenOutAgain) {
   const auto a = join_hub();
   auto b = join_hub();
   const auto at_a = at_address(*a);

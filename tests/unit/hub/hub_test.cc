@@ -399,7 +399,7 @@ TEST_F(HubTest, AFullBlockingEventfdDelaysNoOther) {
   EXPECT_THAT(b->receive(), ElementsAre("to b"));
 }
 
-TEST_F(HubTest, TwoHundredProcessesHearEachOther) {
+TEST_F(HubTest, TwoHundredProcessesReachEachOther) {
   start({.ring_capacity = os::SharedRing::kCapacityMin});
   std::vector<std::unique_ptr<Station>> all;
   for (int i = 0; i < 200; ++i) all.push_back(join_hub());

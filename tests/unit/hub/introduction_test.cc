@@ -105,7 +105,7 @@ TEST(Introduced, TheLastOneOfAnAddressHasIt) {
   EXPECT_FALSE(of_now.next().empty());
 }
 
-TEST(Introduced, AnEndThatIsToldBeforeTheIntroductionIsReadCounts) {
+TEST(Introduced, AnEndThatIsReportedBeforeTheIntroductionIsReadCounts) {
   FakeHub hub;
   const UniqueFd bell(::eventfd(0, EFD_NONBLOCK));
   hub.introduce(*os::SharedRing::create(os::SharedRing::kCapacityMin), bell.get());

@@ -21,6 +21,7 @@
 #include "hub/roce_socket.h"
 #include "hub/udp_address.h"
 #include "loopback_address.h"
+#include "open_roce_socket.h"
 #include "os/own_network.h"
 #include "udp_sender.h"
 #include "wire/ib_header.h"
@@ -135,7 +136,7 @@ class Packets {
 /// A socket of a device on a switch, and what it receives.
 class Receiver {
  public:
-  explicit Receiver(const wire::Gid& gid) : socket(*RoceSocket::open(gid)) {
+  explicit Receiver(const wire::Gid& gid) : socket(*open_roce_socket(gid)) {
     device_->set_receiver(&recorder_);
     recorder_.then = [this](const wire::Frame& frame) {
       const auto packet = wire::IbPacket::parse(frame);
@@ -357,7 +358,7 @@ TEST(RoceBatches, TheKernelNumbersThePartsAsTheIcrcSays) {
   ASSERT_EQ(::bind(wire.get(), reinterpret_cast<sockaddr*>(&end), sizeof end), 0);
 
   const auto own = wire::Gid::from_ipv4(10, 9, 0, 1);
-  const auto socket = *RoceSocket::open(own);
+  const auto socket = *open_roce_socket(own);
   const auto to = wire::Gid::from_ipv4(10, 9, 0, 2);
   const Packets all(own, to, std::vector<std::size_t>(15, 4096), 15);
   socket->send(all.datagrams);

@@ -25,7 +25,7 @@ TEST(RoceBlocksTest, ABlockThatNoProcessGotNeedNotRest) {
   EXPECT_EQ(blocks.take(now), 3);
 }
 
-TEST(RoceBlocksTest, ABlockRestsBeforeItIsGivenOutAnew) {
+TEST(RoceBlocksTest, ABlockRestsBeforeItIsGivenOutAgain) {
   RoceBlocks blocks;
   const util::Time start{1h};
   EXPECT_EQ(blocks.take(start), 1);

@@ -143,7 +143,7 @@ TEST_P(RoceGroupTest, WhatArrivesForAProcessThatHasLeftIsDroppedAndCounted) {
   EXPECT_EQ(group->sockets(), 3u);
 }
 
-TEST_P(RoceGroupTest, ABlockThatIsGivenOutAnewHasNoPacketsOfBefore) {
+TEST_P(RoceGroupTest, ABlockThatIsGivenOutAgainHasNoPacketsOfBefore) {
   const int fd = admit(1);
   send(1, 1);
   ASSERT_TRUE(is_readable(fd)) << "its process has not read it";
@@ -159,7 +159,7 @@ TEST_P(RoceGroupTest, ABlockThatIsGivenOutAnewHasNoPacketsOfBefore) {
   EXPECT_EQ(group->counters().dropped, 2u) << "what its process lost is not among them";
 }
 
-TEST_P(RoceGroupTest, ABlockIsGivenOutAnewOnlyWhenItsSocketIsEmpty) {
+TEST_P(RoceGroupTest, ABlockIsGivenOutAgainOnlyWhenItsSocketIsEmpty) {
   constexpr unsigned kLeft = RoceGroup::kDrainedAtOnce + 1;
   const int fd = admit(1);
   for (unsigned i = 0; i != kLeft; ++i) send(1, 1);

@@ -103,7 +103,7 @@ TEST_F(RoceHostTest, AProcessHasTheSameBlockAtAllItsAddresses) {
   EXPECT_EQ(host.addresses(), 2u);
 }
 
-TEST_F(RoceHostTest, ABlockIsGivenOutAnewAfterARest) {
+TEST_F(RoceHostTest, ABlockIsGivenOutAgainAfterARest) {
   join(17);
   const auto b = join(4);
   host.forget(17);

@@ -18,6 +18,7 @@
 #include "fabric/switch.h"
 #include "hub/udp_address.h"
 #include "loopback_address.h"
+#include "open_roce_socket.h"
 #include "os/memory_faults.h"
 #include "os/own_network.h"
 #include "util/log.h"
@@ -44,7 +45,7 @@ class Host {
         mac_(wire::MacAddress::from_u64(0x020000000000 + number)),
         hub_(fabric_.create_port("hub")),
         device_(fabric_.create_port("device")),
-        link_(fabric_.create_port("socket"), mac_, std::move(clock)) {
+        link_(fabric_.create_port("socket"), mac_, std::move(clock), open_roce_socket) {
     hub_->set_receiver(&hub_receiver_);
     device_->set_receiver(&receiver_);
     receiver_.then = [this](const wire::Frame& frame) {
@@ -373,13 +374,6 @@ TEST_F(RoceLinkTest, DatagramsThatAreNoPacketsAreCounted) {
   EXPECT_EQ(b_.take().size(), 1u);
 }
 
-TEST_F(RoceLinkTest, ATakenPortIsNamed) {
-  const auto again = RoceSocket::open(b_.gid());
-  ASSERT_FALSE(again);
-  EXPECT_THAT(again.error().message, HasSubstr("UDP port 4791 of 127."));
-  EXPECT_THAT(again.error().message, HasSubstr("is taken"));
-}
-
 TEST_F(RoceLinkTest, SocketsFollowTheAddresses) {
   const std::vector both{a_.gid(), loopback_address(3)};
   a_.link().set_addresses(both);
@@ -390,7 +384,7 @@ TEST_F(RoceLinkTest, SocketsFollowTheAddresses) {
   ASSERT_EQ(a_.link().sockets().size(), 1u);
   EXPECT_EQ(a_.socket().address(), loopback_address(3));
   // The address that it had is free.
-  EXPECT_TRUE(RoceSocket::open(a_.gid()));
+  EXPECT_TRUE(open_roce_socket(a_.gid()));
 }
 
 TEST_F(RoceLinkTest, FramesOfAClosedSocketStillArrive) {
@@ -495,7 +489,7 @@ TEST(RocePeers, AnAddressIsBeyondTheHubOnceNoStationHasAnsweredOrAPacketCame) {
   peers.ask(one, now + RocePeers::kGrace / 2);  // asked again: the time runs from the first
   EXPECT_TRUE(peers.is_beyond(one, now + RocePeers::kGrace));
   EXPECT_FALSE(peers.is_beyond(two, now));
-  peers.hear(two);
+  peers.note_source(two);
   EXPECT_TRUE(peers.is_beyond(two, now));
 }
 

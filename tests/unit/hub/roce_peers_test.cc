@@ -18,24 +18,24 @@ wire::Gid alike(unsigned number) {
 TEST(RocePeers, PacketsOfOthersDoNotReplaceAnAddressThatWasAskedFor) {
   RocePeers peers;
   const util::Time now{std::chrono::hours(1)};
-  peers.hear(alike(1));
+  peers.note_source(alike(1));
   peers.ask(alike(2), now);
-  for (unsigned i = 3; i != 20; ++i) peers.hear(alike(i));
-  peers.hear(alike(1));
+  for (unsigned i = 3; i != 20; ++i) peers.note_source(alike(i));
+  peers.note_source(alike(1));
   EXPECT_FALSE(peers.is_beyond(alike(2), now));
   EXPECT_TRUE(peers.is_beyond(alike(2), now + RocePeers::kGrace));
-  EXPECT_TRUE(peers.has_heard(alike(1)));
-  EXPECT_FALSE(peers.has_heard(alike(3))) << "the oldest";
+  EXPECT_TRUE(peers.is_source(alike(1)));
+  EXPECT_FALSE(peers.is_source(alike(3))) << "the oldest";
 }
 
-TEST(RocePeers, AnAddressThatWasReplacedIsHeardAgain) {
+TEST(RocePeers, ASourceThatWasReplacedIsNotedAgain) {
   RocePeers peers;
   const util::Time now{std::chrono::hours(1)};
-  peers.hear(alike(1));
+  peers.note_source(alike(1));
   for (unsigned i = 2; i != 6; ++i) peers.ask(alike(i), now);
-  EXPECT_FALSE(peers.has_heard(alike(1)));
-  peers.hear(alike(1));
-  EXPECT_TRUE(peers.has_heard(alike(1)));
+  EXPECT_FALSE(peers.is_source(alike(1)));
+  peers.note_source(alike(1));
+  EXPECT_TRUE(peers.is_source(alike(1)));
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-TEST_F(RunCommandTest, AProgramThatNoLibraryReachesIsRunAndItsUserIsTold) {
+TEST_F(RunCommandTest, AProgramThatNoLibraryReachesIsRunAndItsUserIsWarned) {
   // The loader loads no other library.
   EXPECT_EQ(run({"--", "/lib64/ld-linux-x86-64.so.2", "--version"}), 0);
   EXPECT_THAT(out(), HasSubstr("linked statically"));

@@ -202,7 +202,7 @@ pid_t keeper_of(const std::filesystem::path& runtime) {
   return keeper;
 }
 
-TEST_F(RunCommandTest, AFabricWhoseKeeperWasKilledBeginsAnew) {
+TEST_F(RunCommandTest, AFabricWhoseKeeperWasKilledStartsAgain) {
   const std::string script = "echo $SOFTHCA_DOOR; exec sleep 100";
   const auto first = start({"--fabric", "lab", "--", "sh", "-c", script}, "a");
   (void)line_of("a");
@@ -307,7 +307,7 @@ TEST_F(RunCommandTest, ACaptureIsWritten) {
   EXPECT_TRUE(content_of(pcap).starts_with("\x0a\x0d\x0d\x0a"));
 }
 
-TEST_F(RunCommandTest, ACaptureOfAFabricIsTheFirstRunsAndErrorsAreTold) {
+TEST_F(RunCommandTest, ACaptureOfAFabricIsTheFirstRunsAndErrorsAreReported) {
   EXPECT_EQ(run({"--fabric", "lab", "--pcap", "/nowhere/wire.pcapng", "--", "true"}), 1);
   EXPECT_THAT(out(), HasSubstr("/nowhere/wire.pcapng"));
   EXPECT_TRUE(nothing_is_left());

@@ -147,7 +147,7 @@ TEST_F(SharedAddressesTest, AnAddressThatVanishesBeforeItsAnswerIsLeftAfterIt) {
   EXPECT_FALSE(has_socket(kFirstShared));
 }
 
-TEST_F(SharedAddressesTest, ListenersAreToldOnce) {
+TEST_F(SharedAddressesTest, ListenersAreReportedOnce) {
   const CmService one{.id = 77, .address = kFirstShared}, other{.id = 78, .address = kSecondShared};
   ASSERT_TRUE(shared.listen(one));
   ASSERT_TRUE(shared.listen(other));

@@ -10,10 +10,6 @@
 namespace softhca::jingzhao::test {
 namespace {
 
-using enum hcr_status;
-using spec::jingzhao::qp_state;
-using spec::jingzhao::qp_type;
-using spec::jingzhao::wqe_opcode;
 using Wr = AuthorsDriver::Wr;
 
 class JingzhaoAuthorsDriver : public testing::Test {

@@ -10,14 +10,7 @@
 namespace softhca::jingzhao::test {
 namespace {
 
-using enum hcr_status;
 using enum spec::jingzhao::qp_state;
-using spec::jingzhao::eq_context;
-using spec::jingzhao::eqe;
-using spec::jingzhao::event_type;
-using spec::jingzhao::qp_state;
-using spec::jingzhao::qp_type;
-using spec::jingzhao::wqe_opcode;
 using Wr = AuthorsDriver::Wr;
 using Done = AuthorsDriver::Done;
 

@@ -6,13 +6,6 @@
 
 namespace softhca::jingzhao::test {
 
-using enum hcr_status;
-using spec::jingzhao::cq_context;
-using spec::jingzhao::cqe;
-using spec::jingzhao::error_cqe;
-using spec::jingzhao::mpt_entry;
-using spec::jingzhao::next_unit;
-
 namespace {
 
 constexpr unsigned kLogEqs = 5;

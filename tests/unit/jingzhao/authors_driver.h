@@ -21,6 +21,25 @@
 
 namespace softhca::jingzhao::test {
 
+// The formats that the driver and its tests read and write.
+using enum hcr_status;
+using spec::jingzhao::cq_context;
+using spec::jingzhao::cqe;
+using spec::jingzhao::data_unit;
+using spec::jingzhao::eq_context;
+using spec::jingzhao::eqe;
+using spec::jingzhao::error_cqe;
+using spec::jingzhao::event_type;
+using spec::jingzhao::inline_unit;
+using spec::jingzhao::mpt_entry;
+using spec::jingzhao::next_unit;
+using spec::jingzhao::qp_context;
+using spec::jingzhao::qp_state;
+using spec::jingzhao::qp_type;
+using spec::jingzhao::raddr_unit;
+using spec::jingzhao::ud_unit;
+using spec::jingzhao::wqe_opcode;
+
 /// The constants of the driver, and for a card of the document what a port must change in it.
 /// Written down here, not taken from src/jingzhao/profile.h.
 struct AuthorsCard {
@@ -89,10 +108,6 @@ class AuthorsNumbers {
 
 class AuthorsDriver {
  public:
-  using qp_state = spec::jingzhao::qp_state;
-  using qp_type = spec::jingzhao::qp_type;
-  using wqe_opcode = spec::jingzhao::wqe_opcode;
-
   static constexpr std::uint32_t kPd = 1;
   /// Its least size of a WQE, which suits the requests here.
   static constexpr unsigned kLogSlot = 7;

@@ -5,14 +5,6 @@
 
 namespace softhca::jingzhao::test {
 
-using enum hcr_status;
-using spec::jingzhao::data_unit;
-using spec::jingzhao::inline_unit;
-using spec::jingzhao::next_unit;
-using spec::jingzhao::qp_context;
-using spec::jingzhao::raddr_unit;
-using spec::jingzhao::ud_unit;
-
 namespace {
 
 constexpr std::uint32_t kUnit = next_unit::kSize;
@@ -157,7 +149,7 @@ void AuthorsDriver::destroy(Qp& qp) {
   deregister(qp.receives.memory);
 }
 
-AuthorsDriver::qp_state AuthorsDriver::query(const Qp& qp) {
+qp_state AuthorsDriver::query(const Qp& qp) {
   EXPECT_EQ(command_with(command_opcode::QUERY_QP, qp.qpn, 0, 0), OK);
   return static_cast<qp_state>(h.get32(8) >> 28);
 }

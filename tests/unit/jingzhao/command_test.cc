@@ -244,7 +244,7 @@ TEST(JingzhaoHcr, CommandsThatNeedTablesAreBadParamBeforeInitHca) {
   }
 }
 
-TEST(JingzhaoQueryDevLim, TellsTheLimitsInTheFirstByteFirst) {
+TEST(JingzhaoQueryDevLim, GivesTheLimitsInTheFirstByteFirst) {
   RawHost h;
   ASSERT_EQ(h.with_mailbox(command_opcode::QUERY_DEV_LIM, 0), OK);
   EXPECT_EQ(h.get32(0x00), 0x01000000u) << "two reserved QPs";
@@ -282,7 +282,7 @@ TEST(JingzhaoQueryDevLim, TellsTheLimitsInTheFirstByteFirst) {
       << "and all else is 0";
 }
 
-TEST(JingzhaoQueryAdapter, TellsTheBoardIdInItsLastEightBytes) {
+TEST(JingzhaoQueryAdapter, GivesTheBoardIdInItsLastEightBytes) {
   RawHost h({.board_id = 0x1122334455667788});
   ASSERT_EQ(h.with_mailbox(command_opcode::QUERY_ADAPTER, 0), OK);
   EXPECT_EQ(h.get32(0x18), 0x11223344u);

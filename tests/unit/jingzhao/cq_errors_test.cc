@@ -72,7 +72,7 @@ TEST_F(JingzhaoErrors, ACqWhoseMemoryIsGoneIsAnError) {
   expect_cq_error();
 }
 
-TEST_F(JingzhaoErrors, ACqThatWasAtHandWhenItsMemoryWentIsAnError) {
+TEST_F(JingzhaoErrors, ACachedCqWhoseMemoryWentIsAnError) {
   make();
   write();
   ASSERT_EQ(wait(world, *a->send_cq).size(), 1u);

@@ -15,7 +15,7 @@ namespace {
 using enum hcr_status;
 using spec::jingzhao::mpt_entry;
 
-TEST_F(JingzhaoIcm, PagesOfRegionsAtHandHaveALimitThatAGuestDoesNotSet) {
+TEST_F(JingzhaoIcm, PagesOfCachedRegionsHaveALimitThatAGuestDoesNotSet) {
   using spec::jingzhao::eq_context;
   constexpr std::uint32_t kRegions = 24, kEqs = 8;
   constexpr std::uint64_t kPages = limits::kMaxPages;
@@ -379,7 +379,7 @@ TEST_F(JingzhaoIcm, ATurnPollsNoMoreQueuesThanItsWorkAllows) {
 
 // Software may change a context in its own memory, without a command. The next place must still be
 // a WQE of the queue.
-TEST_F(JingzhaoIcm, AReceiveQueueWhoseStrideChangesInHostMemoryBeginsAnew) {
+TEST_F(JingzhaoIcm, AReceiveQueueWhoseStrideChangesInHostMemoryStartsAgain) {
   using spec::jingzhao::cq_context;
   using spec::jingzhao::qp_context;
   using spec::jingzhao::qp_state;

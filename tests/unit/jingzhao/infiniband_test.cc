@@ -130,7 +130,7 @@ TEST_F(InfinibandWorld, UnreliableMessagesArrive) {
 }
 
 // JingZhao table of 3.3.1.1: rlid, the remote LID.
-TEST_F(InfinibandWorld, ADatagramTellsTheLidThatItCameFrom) {
+TEST_F(InfinibandWorld, ADatagramGivesTheLidThatItCameFrom) {
   Side left(a(), {.type = Type::UD}), right(b(), {.type = Type::UD});
   must(left.qp->listen(a().address, kQkey));
   must(right.qp->listen(b().address, kQkey));
@@ -194,7 +194,7 @@ TEST_F(InfinibandWorld, DataWaitUntilTheManagerMakesTheLinkActiveAgain) {
   expect_success(wait(*this, *right.receive_cq), 7, CompletionOpcode::kReceive);
 }
 
-TEST_F(InfinibandWorld, ThePortTellsSoftwareThatItHasComeUpOrGoneDown) {
+TEST_F(InfinibandWorld, ThePortReportsThatItHasComeUpOrGoneDown) {
   while (a().hca->poll_event()) {
   }
   auto mad = smp_of(Method::GET, sm_attribute::PORT_INFO);

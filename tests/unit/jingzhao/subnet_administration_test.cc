@@ -127,7 +127,7 @@ TEST_F(SubnetAdministration, ARequestIsTheWorkOfTheDeviceThatSendsIt) {
   EXPECT_GE(of_requests - of_others, kTimes * 1'000);
 }
 
-TEST_F(SubnetAdministration, APathRecordTellsTheLidOfAGid) {
+TEST_F(SubnetAdministration, APathRecordGivesTheLidOfAGid) {
   auto mad = request(Method::GET, sa_attribute::PATH_RECORD, kDgid | kSlid);
   const auto in = record<path_record>(mad);
   std::ranges::copy(gid_of(1), in.sub(path_record::dgid).begin());

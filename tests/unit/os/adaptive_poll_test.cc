@@ -48,7 +48,7 @@ TEST_F(AdaptivePollTest, LooksForAsLongAsItsWindowAfterAMessage) {
   EXPECT_FALSE(poll_.look(now_ + 20us)) << "ended";
 }
 
-TEST_F(AdaptivePollTest, WorkOfTheFunctionsBeginsTheWindowAnew) {
+TEST_F(AdaptivePollTest, WorkOfTheFunctionsRestartsTheWindow) {
   poll_.message(kPing, now_);
   poll_.work(now_ + 15us);
   EXPECT_TRUE(poll_.look(now_ + 30us));

@@ -119,7 +119,7 @@ TEST_F(TapDeviceTest, ABadNameIsRefused) {
   }
 }
 
-TEST_F(TapDeviceTest, AUserWithoutTheCapabilityIsToldWhatRootCanDo) {
+TEST_F(TapDeviceTest, AUserWithoutTheCapabilityReadsWhatRootCanDo) {
   run("ip tuntap add dev t1 mode tap user 65534");
   std::string missing, foreign;
   // Capabilities are a thread's.

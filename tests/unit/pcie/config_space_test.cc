@@ -171,7 +171,7 @@ TEST_F(ConfigSpaceTest, InitiateFunctionLevelResetAlwaysReadsAsZero) {
   EXPECT_TRUE(write(control + 1, 1, 0x80).function_level_reset);
 }
 
-TEST_F(ConfigSpaceTest, MsixCapabilityTellsTableAndPba) {
+TEST_F(ConfigSpaceTest, MsixCapabilityGivesTableAndPba) {
   const auto at = ConfigSpace::kMsixAt;
   EXPECT_EQ(read(at + 2, 2), 63u);
   EXPECT_EQ(read(at + 4, 4), 0x2000u);

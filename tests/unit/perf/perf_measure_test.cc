@@ -92,7 +92,7 @@ TEST(PerfBandwidth, CountsTheMessagesOfBothWays) {
   }
 }
 
-TEST(PerfBandwidth, EndsWhenItIsToldTo) {
+TEST(PerfBandwidth, EndsWhenItIsAskedTo) {
   auto options = options_of(Verb::kWrite, "jingzhao", "jingzhao");
   options.messages.iterations = std::uint64_t{1} << 40;
   const auto testbed = testbed_of(options, true, 8);

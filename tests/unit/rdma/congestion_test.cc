@@ -287,7 +287,7 @@ TEST_F(Congestion, MoreThanThereArePlacesForAreIgnored) {
   EXPECT_FALSE(control.active());
 }
 
-TEST(CongestionOfDatagrams, TellsTheQpThatTheyAreFrom) {
+TEST(CongestionOfDatagrams, NamesTheQpThatTheyAreFrom) {
   Pair pair;
   pair.keep_sent = true;
   pair.connect(QpType::kUd);

@@ -235,7 +235,7 @@ TEST_F(DcConnections, TargetsGoWithTheDeviceInPieces) {
   EXPECT_EQ(target(kFirst), nullptr);
 }
 
-TEST_F(DcConnections, AnIdleInitiatorReachesATargetThatWasMadeAnewUnderItsNumber) {
+TEST_F(DcConnections, AnIdleInitiatorReachesATargetThatWasMadeAgainUnderItsNumber) {
   for (unsigned i = 0; i < 3; ++i) {
     post(kFirst, write(0, 0x400000, 5000));
     post(kFirst, write(0, 0x400000, 10));

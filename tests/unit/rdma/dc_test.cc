@@ -99,7 +99,7 @@ TEST_F(Dc, EveryRequestSaysOfWhichConnectionItIsAndNoAnswerDoes) {
   EXPECT_FALSE(may_still_connect) << "it is connected";
 }
 
-TEST_F(Dc, AWrongKeyIsDroppedAndToldToTheTargetsDevice) {
+TEST_F(Dc, AWrongKeyIsDroppedAndReportedToTheTargetsDevice) {
   auto request = to(kFirst, write(0, 0x400000, 10));
   request.dc_key ^= std::uint64_t{1} << 63;
   const auto before = pair.b.load64(0x400000);
@@ -115,7 +115,7 @@ TEST_F(Dc, AWrongKeyIsDroppedAndToldToTheTargetsDevice) {
   EXPECT_EQ(pair.b.hca.count(QpEvent::kDcKeyViolation), target(kFirst)->key_violations());
 }
 
-TEST_F(Dc, AfterAnErrorTheInitiatorConnectsAnew) {
+TEST_F(Dc, AfterAnErrorTheInitiatorConnectsAgain) {
   auto refused = write(0, 0x400000, 10);
   refused.rkey = MKey(0x7700);
   post(kFirst, refused);
@@ -179,7 +179,7 @@ TEST_F(Dc, AnInitiatorTakesNoRequestsAndATargetNoAnswers) {
   EXPECT_EQ(pair.b.transport.counters().dropped_for(Drop::kService), 1u);
 }
 
-TEST_F(Dc, ATargetOfAnotherPartitionHearsNothing) {
+TEST_F(Dc, ATargetOfAnotherPartitionReceivesNothing) {
   DcPair other([](DcTargetAttributes& a) { a.connection.pkey_index = 1; });
   other.pair.b.transport.set_pkeys(std::array<std::uint16_t, 2>{0xFFFF, 0x8001});
   other.post(kFirst, write(0, 0x400000, 10));

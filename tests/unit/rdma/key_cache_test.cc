@@ -15,9 +15,9 @@ constexpr std::size_t kSeenPage = 4096;
 constexpr std::size_t kSize = 16 * kSeenPage;
 constexpr MKey kSeenKey(0x100);
 
-class SeenKeyTest : public ::testing::Test {
+class KeyCacheTest : public ::testing::Test {
  protected:
-  SeenKeyTest() : memory_(kSize) { map(memory_); }
+  KeyCacheTest() : memory_(kSize) { map(memory_); }
 
   void map(std::vector<std::byte>& memory) {
     ASSERT_TRUE(dma_.map(kBus, kSize, memory.data(), pcie::DmaAccess::kReadWrite));
@@ -47,7 +47,7 @@ class SeenKeyTest : public ::testing::Test {
   KeyCache seen_;
 };
 
-TEST_F(SeenKeyTest, FindsWhatTheTableFinds) {
+TEST_F(KeyCacheTest, FindsWhatTheTableFinds) {
   insert();
   std::mt19937 random(1);
   unsigned found = 0;
@@ -63,7 +63,7 @@ TEST_F(SeenKeyTest, FindsWhatTheTableFinds) {
   EXPECT_GT(found, 10000u);
 }
 
-TEST_F(SeenKeyTest, EndsWithTheKeyThoughTheMemoryGoesOn) {
+TEST_F(KeyCacheTest, EndsWithTheKeyThoughTheMemoryGoesOn) {
   insert();
   const auto end = 0x123456 + 12 * kSeenPage;
   EXPECT_NE(find(end - 10, 10), nullptr);
@@ -72,21 +72,21 @@ TEST_F(SeenKeyTest, EndsWithTheKeyThoughTheMemoryGoesOn) {
   EXPECT_EQ(find(end - 10, UINT64_MAX), nullptr);
 }
 
-TEST_F(SeenKeyTest, AnotherVariantIsAnotherKey) {
+TEST_F(KeyCacheTest, AnotherVariantIsAnotherKey) {
   insert();
   EXPECT_NE(find(0x123456, 10), nullptr);
   EXPECT_EQ(find(0x123456, 10, MKey(0x101)), nullptr);
 }
 
 // IBTA 10.6.3: "invalidated".
-TEST_F(SeenKeyTest, AKeyThatIsInvalidatedIsNotFound) {
+TEST_F(KeyCacheTest, AKeyThatIsInvalidatedIsNotFound) {
   auto& key = insert();
   EXPECT_NE(find(0x123456, 10), nullptr);
   key.set_free(true);
   EXPECT_EQ(find(0x123456, 10), nullptr);
 }
 
-TEST_F(SeenKeyTest, AKeyInThePlaceOfOneThatWentHasItsOwnRights) {
+TEST_F(KeyCacheTest, AKeyInThePlaceOfOneThatWentHasItsOwnRights) {
   insert();
   EXPECT_NE(find(0x123456, 10), nullptr);
   EXPECT_TRUE(keys_.erase_index(1));
@@ -95,7 +95,7 @@ TEST_F(SeenKeyTest, AKeyInThePlaceOfOneThatWentHasItsOwnRights) {
   EXPECT_EQ(find(0x123456, 10), nullptr);
 }
 
-TEST_F(SeenKeyTest, FollowsTheMapping) {
+TEST_F(KeyCacheTest, FollowsTheMapping) {
   insert();
   EXPECT_EQ(find(0x123456, 10), memory_.data() + 0x456);
   ASSERT_TRUE(dma_.unmap(kBus, kSize));

@@ -110,7 +110,7 @@ TEST_P(Links, UnreliableMessagesArrive) {
 
 /// IBTA 11.4.1.2 and 11.4.2.1: the GRH precedes the payload. Without a GRH its 40 bytes are left
 /// unchanged.
-TEST_P(Links, DatagramsTellWhereTheyCameFrom) {
+TEST_P(Links, DatagramsNameTheirSource) {
   Pair pair({}, 1, GetParam().joined);
   adjust(pair);
   connect(pair, QpType::kUd);

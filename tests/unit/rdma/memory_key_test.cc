@@ -25,7 +25,7 @@ TEST(KeyShape, AnIndexInTheLowBitsLeavesTheVariantAbove) {
   EXPECT_EQ(kAllIndex.variant(MKey(0xFFFFFFFE)), 0u);
 }
 
-TEST(KeyShape, KeysOfOneIndexAreToldApartByTheirVariantInEitherShape) {
+TEST(KeyShape, KeysOfOneIndexAreDistinguishedByTheirVariantInEitherShape) {
   pcie::DmaSpace dma;
   for (const auto shape : {KeyShape(8, 24), KeyShape(0, 14)}) {
     KeyTable keys(dma, shape);

@@ -96,7 +96,7 @@ std::vector<std::string> ShortDatagrams::tell(unsigned seed, bool quick, unsigne
   return setup.story();
 }
 
-TEST_F(ShortDatagrams, FareAsByTheLongWay) {
+TEST_F(ShortDatagrams, FareAsOnTheSlowPath) {
   unsigned taken = 0;
   unsigned unused = 0;
   for (unsigned seed = 1; seed != 30; ++seed) {

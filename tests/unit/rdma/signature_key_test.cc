@@ -219,7 +219,7 @@ struct Wrong {
 
 class WrongBlock : public SignatureKeyTest, public ::testing::WithParamInterface<Wrong> {};
 
-TEST_P(WrongBlock, IsToldOnceWithWhatIsWrongAndMovesAllTheSame) {
+TEST_P(WrongBlock, IsReportedOnceWithWhatIsWrongAndMovesAllTheSame) {
   for (const bool reads : {true, false}) {
     auto all = protect(dif(kMemoryPsv));
     const auto good = util::load_be32(&all[2 * 520 + 512]);

@@ -78,9 +78,10 @@ class TestHca {
   FaultAnswer fault_answer = FaultAnswer::kOpened;
   std::vector<PageFault> faults;
   std::size_t open_faults = 0;
-  bool gives_pieces = true;           ///< enables WorkQueues::fetch_receive_piece
-  bool gives_short_datagrams = true;  ///< enables WorkQueues::fetch_short_datagram
+  bool gives_pieces = true;           ///< enables WorkQueues::fetch_receive_fast
+  bool gives_short_datagrams = true;  ///< enables WorkQueues::fetch_datagram_fast
   unsigned short_datagrams = 0;       ///< datagrams fetched that way
+  unsigned pieces = 0;                ///< receives fetched by fetch_receive_fast()
   bool keep = true;                   ///< false: completions are only counted
   std::uint64_t completed = 0;
 
@@ -103,8 +104,8 @@ class TestHca {
       }
       return fetch;
     }
-    Fetch fetch_short_datagram(std::uint64_t destination, std::uint32_t bytes_max,
-                               ShortDatagram& datagram) override {
+    Fetch fetch_datagram_fast(std::uint64_t destination, std::uint32_t bytes_max,
+                              ShortDatagram& datagram) override {
       auto& posted = hca_.sends_posted[qpn_];
       if (!hca_.gives_short_datagrams || hca_.malformed_send || posted.empty()) {
         return Fetch::kNothing;
@@ -138,13 +139,14 @@ class TestHca {
       return take(uses_srq_ ? hca_.srq : hca_.receives_posted[qpn_], request,
                   hca_.malformed_receive);
     }
-    bool fetch_receive_piece(ReceivePiece& piece) override {
+    bool fetch_receive_fast(ReceivePiece& piece) override {
       auto& posted = hca_.receives_posted[qpn_];
       if (!hca_.gives_pieces || uses_srq_ || hca_.malformed_receive || posted.empty()) return false;
       const auto& next = posted.front();
       if (next.sges.size() != 1 || next.pd) return false;
       piece = {next.cookie, next.sges[0]};
       posted.pop_front();
+      ++hca_.pieces;
       return true;
     }
     LocalOutcome execute_local(const SendRequest& request, bool /*again*/) override {

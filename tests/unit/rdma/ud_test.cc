@@ -278,7 +278,7 @@ MKey sign(KeyTable& keys) {
   return keys.insert(std::move(key)).key();
 }
 
-TEST_F(Ud, AWrongBlockThatEndsInTheFortyBytesIsToldBeforeTheCompletion) {
+TEST_F(Ud, AWrongBlockThatEndsInTheFortyBytesIsReportedBeforeTheCompletion) {
   class Values : public SignatureValues {
    public:
     const Value* find_value(std::uint32_t) const override { return &value; }
@@ -393,7 +393,7 @@ TEST_F(Ud, BlockedLoopbackKeepsOwnMulticastAway) {
 }
 
 // Annex A17 maps groups to the MACs of RFC 1112 and RFC 2464. A VLAN is a separate network.
-TEST_F(Ud, MulticastIsHeardAtTheMacOfItsGroupAndInTheVlansOfThePort) {
+TEST_F(Ud, MulticastIsReceivedAtTheMacOfItsGroupAndInTheVlansOfThePort) {
   auto v6 = Gid{};
   v6.bytes[0] = std::byte{0xFF};
   v6.bytes[1] = std::byte{0x12};

@@ -119,7 +119,7 @@ TEST_F(RdmaCmOfTwo, AnIdentifierBoundToAnAddressHasItsDevice) {
   EXPECT_EQ(be64toh(query(second).node_guid), 2u);
 }
 
-TEST_F(RdmaCmOfTwo, AListenerOfOneDeviceDoesNotHearTheOther) {
+TEST_F(RdmaCmOfTwo, AListenerOfOneDeviceGetsNothingOfTheOther) {
   const auto listener = create(1);
   EXPECT_EQ(bind_to(listener, kSecond, 7471), 0);
   EXPECT_EQ(command(RDMA_USER_CM_CMD_LISTEN, rdma_ucm_listen{.id = listener, .backlog = 1}), 0);

@@ -265,7 +265,7 @@ TEST_F(RdmaCmCommands, AnEventThatCannotBeWrittenStays) {
 }
 
 // ucma_create_id of Linux.
-TEST_F(RdmaCmCommands, AnIdentifierThatTheProgramIsNotToldOfIsNone) {
+TEST_F(RdmaCmCommands, AnIdentifierThatIsNotReportedToTheProgramIsNone) {
   const auto before = create(1);
   rdma_ucm_create_id in{};
   in.ps = RDMA_PS_TCP;

@@ -61,7 +61,7 @@ TEST_F(RdmaCmWithGuest, AReplyIsRepeatedAndGivenUp) {
 }
 
 // Linux sets a flag for this (CMA_CM_MRA_SETTING): only a repeated request is answered with MRA.
-TEST_F(RdmaCmWithGuest, ARequestThatComesAgainIsToldToWait) {
+TEST_F(RdmaCmWithGuest, ARequestThatComesAgainIsAnsweredWithAWait) {
   be_asked_by_guest();
   work();
   EXPECT_EQ(count(cm_attribute::MRA), 0u);
@@ -317,7 +317,7 @@ TEST_F(RdmaCmWithGuest, OnlyTheOtherEndSaysThatItIsReady) {
   EXPECT_EQ(next_type(), EventType::kEstablished);
 }
 
-TEST_F(RdmaCmWithGuest, OnlyTheOtherEndTellsItsQpOfDatagrams) {
+TEST_F(RdmaCmWithGuest, OnlyTheOtherEndGivesItsQpOfDatagrams) {
   ask_guest(2, RDMA_PS_UDP);
   using Rep = spec::cm_sidr_rep;
   Message<Rep> rep(cm_attribute::SIDR_REP, 1);

@@ -38,6 +38,13 @@ TEST_F(RdmaCmInspect, AnIdentifierListensFromItsCallOn) {
   EXPECT_THAT(inspect(), HasSubstr("state: listening\n      source: 198.18.0.1:7471\n"));
 }
 
+TEST_F(RdmaCmInspect, AnIpv6AddressIsInBrackets) {
+  const auto id = create(1);
+  EXPECT_THAT(inspect(), HasSubstr("source: none\n"));
+  ASSERT_EQ(bind(id, 7471, driver::Gid{}), 0);
+  EXPECT_THAT(inspect(), HasSubstr("source: [::]:7471\n"));
+}
+
 TEST_F(RdmaCmInspect, BothEndsOfAConnectionAreShown) {
   listen(1, 7471);
   establish(7471);

@@ -430,7 +430,7 @@ TEST_F(RdmaCm, AnEventThatIsWrittenIsRead) {
   EXPECT_EQ(command(kWriteEvent, in), ENOENT);
 }
 
-TEST_F(RdmaCm, ADatagramServiceTellsItsQp) {
+TEST_F(RdmaCm, ADatagramServiceGivesItsQp) {
   listen(1, 7174, RDMA_PS_UDP);
   const auto client = create(2, RDMA_PS_UDP);
   resolve(client, 7174);

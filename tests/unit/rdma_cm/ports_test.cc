@@ -101,7 +101,7 @@ TEST_F(RdmaCm, APortNumberIsSharedUntilOneListens) {
   EXPECT_EQ(set_option(first, RDMA_OPTION_ID_REUSEADDR, 1), EINVAL);
 }
 
-TEST_F(RdmaCm, AListenerOfAnAddressDoesNotHearAnother) {
+TEST_F(RdmaCm, AListenerOfAnAddressGetsNothingForAnother) {
   const auto other = driver::Gid::from_ipv4(198, 18, 0, 77);
   ASSERT_TRUE(program_.device().set_gid(7, uverbs::GidEntry{.gid = other}));
   const auto id = create(1);

@@ -103,7 +103,7 @@ TEST_F(CommandSequence, OurDriverRunsThePrintedOne) {
 }
 
 // Table 4-15: "Used bfregion 0xC, uar_index 0x0": offset C00h of page 0 is a send doorbell.
-TEST_F(CommandSequence, TheDoorbellOfTheTableIsHeard) {
+TEST_F(CommandSequence, TheDoorbellOfTheTableIsNoticed) {
   Endpoint a(world_.a()), b(world_.b());
   connect(a, b);
   ASSERT_EQ(world_.a().hca->uar(), 0u);

@@ -94,7 +94,7 @@ TEST(Rsnic, HasAsManyObjectsAsTheDocumentSays) {
   }
 }
 
-TEST(Rsnic, TellsOfNothingThatTheDocumentHasNot) {
+TEST(Rsnic, ReportsNothingThatTheDocumentHasNot) {
   FakeHost host(host_options());
   host.enable();
   const auto reply = query(host, s::hca_cap_type::GENERAL);
@@ -117,7 +117,7 @@ TEST(Rsnic, TellsOfNothingThatTheDocumentHasNot) {
 }
 
 // Services that are not advertised are refused.
-TEST(Rsnic, RefusesServicesThatItDoesNotTellOf) {
+TEST(Rsnic, RefusesServicesThatItDoesNotReport) {
   FakeHost host(host_options());
   host.initialize();
   const auto create = [&](s::service_type service) {

@@ -189,7 +189,7 @@ TEST(RsnicTrace, ACommandWhoseCompletionAnEqTakesEndsWithItsInterrupt) {
   EXPECT_EQ(event->type, spec::connectx::event_type::COMMAND_COMPLETION);
 }
 
-TEST(RsnicTrace, ARefusedKeyIsToldWithItsReason) {
+TEST(RsnicTrace, ARefusedKeyIsReportedWithItsReason) {
   TracedWorld traced(TraceWriter::Format::kText, device_options());
   Endpoint a(traced.world.a()), b(traced.world.b());
   connect(a, b);

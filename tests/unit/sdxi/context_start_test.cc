@@ -146,7 +146,7 @@ TEST_F(ContextTest, AStartFromAStopThatSoftwareHasWrittenReadsTheStatus) {
 }
 
 // D-086: the same with a jump start, which uses cached state.
-TEST_F(ContextTest, AFailedCheckMakesAJumpStartReadTheStatusAnew) {
+TEST_F(ContextTest, AFailedCheckMakesAJumpStartReadTheStatusAgain) {
   auto& c = m_.start_context(4);
   EXPECT_TRUE(m_.execute(c, nop()).done);
   const auto entry = m_.at<spec::cxt_l1_ent>(c.l1);
@@ -162,7 +162,7 @@ TEST_F(ContextTest, AFailedCheckMakesAJumpStartReadTheStatusAnew) {
 }
 
 // D-086: the same with DSC_CXT_STOP, whose check also logs a record.
-TEST_F(ContextTest, AFailedCheckOfAStopMakesAJumpStartReadTheStatusAnew) {
+TEST_F(ContextTest, AFailedCheckOfAStopMakesAJumpStartReadTheStatusAgain) {
   auto& c = m_.start_context(4);
   EXPECT_TRUE(m_.execute(c, nop()).done);
   const auto control = m_.at<spec::cxt_ctl>(c.ctl);
@@ -255,7 +255,7 @@ TEST_F(ContextTest, StartWithoutADoorbellValueWaitsForTheDoorbell) {
 }
 
 // D-066: db_value replaces Write_Index for this start only. It does not limit later doorbells.
-TEST_F(ContextTest, AfterAStartThatTakesWriteIndexDoorbellsAreHeard) {
+TEST_F(ContextTest, AfterAStartThatTakesWriteIndexDoorbellsAreNoticed) {
   auto& c = m_.make_context(4);
   m_.push(c, nop());
   EXPECT_TRUE(m_.admin(start(4, 4, spec::kDoorbellFromWriteIndex)).done);

@@ -192,7 +192,7 @@ TEST_F(DriverSetUpTest, Context0IsTheFirstThatStartsAndTheLastThatStops) {
 }
 
 // W-07
-TEST_F(DriverSetUpTest, AFunctionWhoseContext0HasFailedIsStoppedAndBroughtUpAnew) {
+TEST_F(DriverSetUpTest, AFunctionWhoseContext0HasFailedIsStoppedAndBroughtUpAgain) {
   bring_up();
   std::array bad{Descriptor::update_contexts(spec::tgt_pcd::UPD_L1, 1, 0)};
   ASSERT_FALSE(function_->administer(bad));

@@ -155,7 +155,7 @@ TEST_F(DriverTest, OverlappingCopiesAreRejected) {
 }
 
 // W-21 W-23
-TEST_F(DriverTest, AFailureIsToldInWordsAndRecovered) {
+TEST_F(DriverTest, AFailureIsReportedInWordsAndRecovered) {
   auto to = node_.memory(4096);
   const auto completion = context_->copy({to.iova()}, {0x1000}, 64);
   ASSERT_TRUE(completion);

@@ -151,7 +151,7 @@ TEST_F(FaultTest, EveryNthDescriptorIsHit) {
   EXPECT_EQ(fired(fault), 3u);
 }
 
-TEST_F(FaultTest, ABadCompletionTellsOfAnErrorThatIsNowhereElse) {
+TEST_F(FaultTest, ABadCompletionReportsAnErrorThatIsNowhereElse) {
   auto from = *DmaBuffer::allocate(host_, 4096), to = *DmaBuffer::allocate(host_, 4096);
   std::fill(from.bytes().begin(), from.bytes().end(), std::byte{0x5a});
   const auto fault = inject(on_first("operation=DSC_DMAB_COPY,do=bad-completion"));

@@ -166,7 +166,7 @@ TEST_F(InspectTest, UnreadErrorLogRecordsAreShownInWords) {
   EXPECT_EQ(context(tree, 5)["state"], "CXTV_ERR_FN");
 }
 
-TEST_F(InspectTest, RulesTellHowOftenTheyFired) {
+TEST_F(InspectTest, RulesReportHowOftenTheyFired) {
   group_.faults().add(*parse_fault("function=other,do=fail"));
   const auto faults = look()["faults_of_the_group"];
   ASSERT_EQ(faults.size(), 1u);

@@ -283,7 +283,7 @@ TEST_F(LinuxContractTest, AContextThatDoesNotDrainIsStoppedAndLeavesItsBuffersAl
   EXPECT_FALSE(m_.equal(from, to, 4096));
 }
 
-TEST_F(LinuxContractTest, AContextIsStoppedTwiceItsEntryClearedAndMadeAnew) {
+TEST_F(LinuxContractTest, AContextIsStoppedTwiceItsEntryClearedAndMadeAgain) {
   probe();
   for (int round = 0; round < 3; ++round) {
     auto& c = m_.start_context(1, 1024);

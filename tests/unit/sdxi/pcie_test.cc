@@ -207,7 +207,7 @@ TEST_F(PcieTest, AVfIsResetUnderTrafficAndItsPfGoesOn) {
 }
 
 // D-012 D-030
-TEST_F(PcieTest, Cap0TellsPfFromVf) {
+TEST_F(PcieTest, Cap0DistinguishesPfFromVf) {
   FunctionGroup group;
   Machine pf(group, {.vfs = 1});
   Machine vf(group, {}, &pf);

@@ -147,7 +147,7 @@ TEST_F(RingTest, WaitingForAValidBitBacksOff) {
 }
 
 // D-125 D-129: the doorbell of the overtaken producer runs its descriptor immediately.
-TEST_F(RingTest, ASmallerDoorbellOfASlowerProducerIsHeardWhileAValidBitIsMissing) {
+TEST_F(RingTest, ASmallerDoorbellOfASlowerProducerIsNoticedWhileAValidBitIsMissing) {
   auto late = nop();
   header(late).set(hdr::vl, 0);
   const auto index = m_.push(c_, late);

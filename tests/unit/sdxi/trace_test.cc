@@ -59,7 +59,7 @@ TEST_F(SdxiTrace, ACopyPassesTheStepsOfTheDocumentInTheirOrder) {
 }
 
 // SDXI 6.4, 6.6: an interrupt has its own descriptor, and so has each software command.
-TEST_F(SdxiTrace, AnInterruptIsToldWithTheKeyThatNamesIt) {
+TEST_F(SdxiTrace, AnInterruptIsReportedWithTheKeyThatNamesIt) {
   m_.submit(c_, interrupt(1));
   m_.run();
   const auto text = file_.since();

@@ -125,7 +125,7 @@ TEST_P(VfioUserDriverTest, InterruptsComeByEventfd) {
   EXPECT_EQ(host_->interrupts(0), 0u);
 }
 
-TEST_P(VfioUserDriverTest, AnErrorIsToldInWordsAndRecovered) {
+TEST_P(VfioUserDriverTest, AnErrorIsReportedInWordsAndRecovered) {
   auto to = memory(4096, 1);
   auto done = context_->copy({to.iova()}, {0x1000}, 64);
   ASSERT_TRUE(done);
@@ -137,7 +137,7 @@ TEST_P(VfioUserDriverTest, AnErrorIsToldInWordsAndRecovered) {
   EXPECT_TRUE(done && context_->wait(*done));
 }
 
-TEST_P(VfioUserDriverTest, ADriverWhoseServerGoesIsTold) {
+TEST_P(VfioUserDriverTest, ADriverWhoseServerGoesIsNotified) {
   served_.stop();
   std::array<std::byte, 4> id{};
   host_->read_config(0, id);

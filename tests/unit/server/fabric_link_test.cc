@@ -70,7 +70,7 @@ TEST_F(FabricLinkTest, AHubThatTalksIsThere) {
   EXPECT_EQ(log_, "");
 }
 
-TEST_F(FabricLinkTest, AHubThatHasGoneIsToldOnce) {
+TEST_F(FabricLinkTest, AHubThatHasGoneIsReportedOnce) {
   socket_.reset();
   turn();
   EXPECT_THAT(log_, HasSubstr("the hub of fabric lab has gone"));

@@ -205,7 +205,7 @@ TEST(Spawn, OnlyGivenDescriptorsAreInherited) {
   for (const int fd : {out[0], out[1], other[0], other[1]}) ::close(fd);
 }
 
-TEST(Spawn, TellsWhatKindOfEndItWas) {
+TEST(Spawn, ReportsWhatKindOfEndItWas) {
   EXPECT_EQ(describe_end(3 << 8), "exit status 3");
   EXPECT_EQ(describe_end(SIGSYS), "a system call that it may not use (SIGSYS)");
 }

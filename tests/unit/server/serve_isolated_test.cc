@@ -210,7 +210,7 @@ TEST_F(ServeIsolated, InspectShowsAllFunctionsAndTheProcesses) {
   EXPECT_THAT(ask("shutdown"), StartsWith("error: a request is"));
 }
 
-TEST_F(ServeIsolated, EachLoopIsMeasuredAndTellsItsTurns) {
+TEST_F(ServeIsolated, EachLoopIsMeasuredAndReportsItsTurns) {
   start({"connectx,name=a", "sdxi,name=b,guest=one", "connectx,name=c,guest=one"},
         {"--measure-turns"});
   {

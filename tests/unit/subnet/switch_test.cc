@@ -386,7 +386,7 @@ TEST_F(SubnetTest, ARequestIsTheWorkOfItsSenderAlone) {
 
 // IBTA 14.2.5.3: LocalPortNum is the port by which the request arrived, also after a request of
 // another station.
-TEST_F(SubnetTest, TheSwitchTellsEachStationItsOwnPort) {
+TEST_F(SubnetTest, TheSwitchGivesEachStationItsOwnPort) {
   settle();
   Mad mad{};
   const util::MutableView<Smp> smp(mad);

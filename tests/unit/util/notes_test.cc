@@ -34,7 +34,7 @@ TEST_F(NotesTest, EachLineBeginsWithTheNameOfTheDevice) {
   EXPECT_EQ(last_level, LogLevel::kInfo);
 }
 
-TEST_F(NotesTest, NoMoreAreWrittenThanOneCanReadAndTheNextTellsHowManyWereNot) {
+TEST_F(NotesTest, NoMoreAreWrittenThanOneCanReadAndTheNextReportsHowManyWereNot) {
   for (int i = 0; i < 1000; ++i) notes.warn("line");
   EXPECT_EQ(lines.size(), Notes::kBurst);
   notes.set_time(Time(Notes::kInterval));

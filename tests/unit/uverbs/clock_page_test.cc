@@ -39,7 +39,7 @@ std::uint64_t nanoseconds_of(const mlx5_ib_clock_info& info, std::uint64_t stamp
   return info.nsec + ((delta * info.mult + info.frac) >> info.shift);
 }
 
-TEST(ClockPage, IsToldWithTheContext) {
+TEST(ClockPage, IsReportedWithTheContext) {
   Program program;
   const auto file = program.open_file();
   mlx5_ib_alloc_ucontext_req_v2 in{};

@@ -62,7 +62,7 @@ TEST_F(UverbsDeviceAttributes, LimitsAreThoseOfTheDevice) {
   EXPECT_EQ(out.fw_ver >> 32, 12u);
 }
 
-TEST_F(UverbsDeviceAttributes, TheExtendedOnesHaveTheOthersAndTellOfPagingHashesAndClocks) {
+TEST_F(UverbsDeviceAttributes, TheExtendedOnesHaveTheOthersAndReportPagingHashesAndClocks) {
   mlx5_ib_query_device_resp own{};
   const auto out = extended(own);
   EXPECT_EQ(out.response_length, sizeof out);
@@ -88,7 +88,7 @@ TEST_F(UverbsDeviceAttributes, TheExtendedOnesHaveTheOthersAndTellOfPagingHashes
   EXPECT_EQ(out.cq_moderation_caps.max_cq_moderation_period, 0xfff);
 }
 
-TEST_F(UverbsDeviceAttributes, TheDriversOwnTellOfSegmentationCompressionAndHashes) {
+TEST_F(UverbsDeviceAttributes, TheDriversOwnReportSegmentationCompressionAndHashes) {
   mlx5_ib_query_device_resp own{};
   (void)extended(own);
   EXPECT_EQ(own.response_length, offsetof(mlx5_ib_query_device_resp, sw_parsing_caps));
@@ -103,7 +103,7 @@ TEST_F(UverbsDeviceAttributes, TheDriversOwnTellOfSegmentationCompressionAndHash
   EXPECT_EQ(own.rss_caps.rx_hash_function, std::uint8_t{MLX5_RX_HASH_FUNC_TOEPLITZ});
 }
 
-TEST_F(UverbsDeviceAttributes, AContextTellsItsLimitsWhenItIsMadeAndWhenItIsAsked) {
+TEST_F(UverbsDeviceAttributes, AContextReportsItsLimitsWhenItIsMadeAndWhenItIsAsked) {
   mlx5_ib_alloc_ucontext_req_v2 wanted{};
   wanted.max_cqe_version = 1;
   wanted.lib_caps = MLX5_LIB_CAP_DYN_UAR;

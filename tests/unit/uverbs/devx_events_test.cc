@@ -105,7 +105,7 @@ TEST_F(UverbsDevxEvents, WithoutDataTheCookieIsThereOnceUntilItIsRead) {
   ::close(fd);
 }
 
-TEST_F(UverbsDevxEvents, TwoSubscriptionsOfOneCookieAreToldApart) {
+TEST_F(UverbsDevxEvents, TwoSubscriptionsOfOneCookieAreDistinguished) {
   const int fd = channel(MLX5_IB_UAPI_DEVX_CR_EV_CH_FLAGS_OMIT_DATA);
   ::fcntl(fd, F_SETFL, O_NONBLOCK);
   ASSERT_EQ(subscribe(fd, 0, true, 77), 0);

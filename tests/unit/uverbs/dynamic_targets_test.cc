@@ -190,7 +190,7 @@ TEST(UverbsDynamicInitiator, AsksForNoReceives) {
 }
 
 // mlx5_ib_dct_query_qp.
-TEST_F(UverbsDynamicTarget, IsToldOnceTheDeviceHasItAndAsFarAsItIsAskedFor) {
+TEST_F(UverbsDynamicTarget, IsReportedOnceTheDeviceHasItAndAsFarAsItIsAskedFor) {
   ib_uverbs_query_qp_resp out{};
   ASSERT_EQ(create(true), 0);
   ASSERT_EQ(modify(kToInit, kInitState), 0);
@@ -206,7 +206,7 @@ TEST_F(UverbsDynamicTarget, IsToldOnceTheDeviceHasItAndAsFarAsItIsAskedFor) {
 }
 
 // IBTA 11.6.3. Each packet would cost a fault and a new page otherwise.
-TEST_F(UverbsDynamicTarget, MemoryOfASharedQueueThatGoesIsTold) {
+TEST_F(UverbsDynamicTarget, MemoryOfASharedQueueThatGoesIsReported) {
   enum : std::uint32_t { kCqError = 0, kSrqError = 14 };  // ib_event_type
   Call alloc(UVERBS_OBJECT_ASYNC_EVENT, UVERBS_METHOD_ASYNC_EVENT_ALLOC);
   ASSERT_EQ(alloc.number(UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE, 0).on(program_.context()), 0);

@@ -395,7 +395,7 @@ TEST_F(UverbsKernelErrors, ABlueFlamePageIsADoorbellPage) {
 }
 
 // ib_uverbs_get_ucontext_file.
-TEST_F(UverbsKernelErrors, AFileWithoutAContextMakesNothingAndTellsNothing) {
+TEST_F(UverbsKernelErrors, AFileWithoutAContextMakesNothingAndReportsNothing) {
   const auto file = program_.open_file();
   ib_uverbs_query_port_resp_ex port{};
   EXPECT_EQ(Call(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_PORT)
@@ -454,7 +454,7 @@ TEST_F(UverbsKernelErrors, AFileHasOneContextAndGetsItOnlyIfTheCallSucceeds) {
 }
 
 // ibv_alloc_null_mr of libmlx5 returns this key.
-TEST_F(UverbsKernelErrors, TheContextTellsTheKeyThatKeepsNothing) {
+TEST_F(UverbsKernelErrors, TheContextReportsTheKeyThatKeepsNothing) {
   mlx5_ib_alloc_ucontext_resp out{};
   ASSERT_EQ(Call(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_CONTEXT)
                 .out(MLX5_IB_ATTR_QUERY_CONTEXT_RESP_UCTX, out)

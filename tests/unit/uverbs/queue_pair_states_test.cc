@@ -66,7 +66,7 @@ TEST_F(UverbsQueuePair, AttributesThatThereAreNotAreNotSupported) {
 }
 
 // mlx5_ib_query_qp reads the context from the device.
-TEST_F(UverbsQueuePair, IsToldAsTheDeviceHasIt) {
+TEST_F(UverbsQueuePair, IsReportedAsTheDeviceHasIt) {
   ASSERT_EQ(modify(to(1, kPingpongInit)), 0);
   EXPECT_EQ(query().max_recv_sge, 4u) << "as many as its stride has room for";
   auto receives = to(2, kPingpongRtr);
@@ -205,7 +205,7 @@ class UverbsQueuePairOfDevx : public UverbsQueuePair {
 };
 
 // mlx5dv_devx_qp_modify(). libmlx5 sets the record to 0 in ibv_modify_qp() alone.
-TEST_F(UverbsQueuePairOfDevx, AResetByACommandBeginsTheRecordAnew) {
+TEST_F(UverbsQueuePairOfDevx, AResetByACommandRestartsTheRecord) {
   for (const auto& step : {to(1, kPingpongInit), to(2, kPingpongRtr), to(3, kPingpongRts)}) {
     ASSERT_EQ(modify(step), 0);
   }

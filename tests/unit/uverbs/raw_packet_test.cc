@@ -139,7 +139,7 @@ TEST_F(UverbsRawPacket, ItsStateFollowsFromThoseOfItsQueues) {
   EXPECT_EQ(state, kErrorState);
 }
 
-TEST_F(UverbsRawPacket, HearsItselfAndItsGroupsAsItAsks) {
+TEST_F(UverbsRawPacket, ReceivesItselfAndItsGroupsAsItAsks) {
   const auto hears = [&](std::uint32_t flag) {
     const auto qp = create_qp(0, 16, flag);
     using In = softhca::spec::connectx::query_tir_in;

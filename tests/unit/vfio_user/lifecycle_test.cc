@@ -174,7 +174,7 @@ TEST_F(LifecycleTest, TheSocketIsItsOwnersAloneWhateverTheUmaskSays) {
   }
 }
 
-TEST_F(LifecycleTest, OthersMayConnectIfTheServerIsToldSo) {
+TEST_F(LifecycleTest, OthersMayConnectIfTheServerIsAskedToAllowIt) {
   serve_with({.socket = {.mode = 0660, .group = ::getgid()}});
   struct stat status;
   ASSERT_EQ(::stat(path_.c_str(), &status), 0);

@@ -222,7 +222,7 @@ TEST(ServeLoop, MessagesAreWorkOfTheirTurn) {
   EXPECT_NE(node.to_text().find("longest_work: 1234"), std::string::npos) << node.to_text();
 }
 
-TEST(ServeLoop, TellsHowLongItsTurnsAre) {
+TEST(ServeLoop, ReportsHowLongItsTurnsAre) {
   auto loop = vfio_user::ServeLoop::create({.measure = true}).value();
   Busy busy(1000);
   loop->add(busy);

@@ -118,7 +118,7 @@ TEST(AcceptedHeader, GivesThePacketThatParsingGives) {
   }
 }
 
-TEST(AcceptedHeader, AnotherPathIsLookedAtAnew) {
+TEST(AcceptedHeader, AnotherPathIsCheckedAgain) {
   for (const auto& address : all_addresses()) {
     IbHeader header(address);
     const auto frame = frame_with(header, send_only(), {}, 100);
@@ -135,7 +135,7 @@ TEST(AcceptedHeader, AnotherPathIsLookedAtAnew) {
   }
 }
 
-TEST(AcceptedHeader, AFrameThatWasOutsideIsLookedAtAnew) {
+TEST(AcceptedHeader, AFrameThatWasOutsideIsCheckedAgain) {
   IbHeader header(all_addresses()[0]);
   auto frame = frame_with(header, send_only(), {}, 100);
   const auto packet = IbPacket::parse(frame);

@@ -76,7 +76,7 @@ TEST(OpcodeTable, ExtendedHeadersFollowFromTheOpcode) {
   EXPECT_FALSE(info(Opcode::DC_RDMA_READ_RESPONSE_ONLY).has(ExtHeader::kDcEth));
 }
 
-TEST(OpcodeTable, TellsPlaceAndDirection) {
+TEST(OpcodeTable, GivesPlaceAndDirection) {
   EXPECT_TRUE(info(Opcode::RC_SEND_ONLY).only());
   EXPECT_TRUE(info(Opcode::RC_SEND_MIDDLE).middle());
   EXPECT_TRUE(info(Opcode::RC_SEND_FIRST).first);

@@ -70,7 +70,7 @@ TEST(Pcapng, WritesSectionInterfacesAndPackets) {
 }
 
 // 4.3.1, epb_dropcount: "the number of packets lost between this packet and the preceding one".
-TEST(Pcapng, APacketTellsHowManyAreMissingBeforeIt) {
+TEST(Pcapng, APacketCountsThoseMissingBeforeIt) {
   std::vector<std::byte> out;
   PcapngWriter writer(out);
   writer.add_interface("a");

@@ -1,4 +1,4 @@
-#include "door/engine/cards.h"
+#include "door/engine/card_table.h"
 
 #include <algorithm>
 #include <new>
@@ -27,7 +27,7 @@ constexpr std::size_t kCardMemory = std::size_t{64} << 20;
 
 }  // namespace
 
-bool Cards::make(unsigned place) {
+bool CardTable::make(unsigned place) {
   if (place >= cards_.size()) return false;
   const FaultGuard guard;
   const std::lock_guard making(making_card_);
@@ -64,13 +64,13 @@ bool Cards::make(unsigned place) {
   return true;
 }
 
-void Cards::make_owners_of(const driver::Gid& to) {
+void CardTable::make_owners_of(const driver::Gid& to) {
   for (unsigned place = 0; place != cards_.size() && place != options_.addresses.size(); ++place) {
     if (may_have(options_.addresses[place], to)) (void)make(place);
   }
 }
 
-bool Cards::find_mac(const driver::Gid& to, driver::Mac& mac) {
+bool CardTable::find_mac(const driver::Gid& to, driver::Mac& mac) {
   // An address that determines its MAC needs no resolution.
   if (door::find_mac(to, mac)) {
     foreign_addresses_.look_at(to, false);
@@ -81,13 +81,13 @@ bool Cards::find_mac(const driver::Gid& to, driver::Mac& mac) {
   return found;
 }
 
-bool Cards::find_present(const driver::Gid& to, driver::Mac& mac) const {
+bool CardTable::find_present(const driver::Gid& to, driver::Mac& mac) const {
   bool found = false;
   for_each([&](const Card& card) { found = found || card.find_present(to, mac); });
   return found;
 }
 
-bool Cards::is_gone(const driver::Gid& peer, std::uint32_t number) const {
+bool CardTable::is_gone(const driver::Gid& peer, std::uint32_t number) const {
   constexpr unsigned kBlockShift = 24;
   // no format: a range of numbers
   const auto block = static_cast<hub::RoceBlock>(number >> kBlockShift);
@@ -97,19 +97,19 @@ bool Cards::is_gone(const driver::Gid& peer, std::uint32_t number) const {
   return is_shared && hub::process_of_block(options_.directory, block) == 0u;
 }
 
-void Cards::warn_if_foreign(const driver::Gid& to) {
+void CardTable::warn_if_foreign(const driver::Gid& to) {
   bool has_sockets = false;
   for_each([&](const Card& card) { has_sockets = has_sockets || card.machines().any(); });
   foreign_addresses_.look_at(to, has_sockets);
 }
 
-void Cards::ask(const driver::Gid& to) {
+void CardTable::ask(const driver::Gid& to) {
   for_each([&](Card& card) { card.ask(to); });
 }
 
 /// Processes are connected by shared memory. To other machines the kernel knows the MTU; for other
 /// hosts it fits an Ethernet of 1500 bytes, Linux's default.
-std::uint8_t Cards::path_mtu(const driver::Gid& to) const {
+std::uint8_t CardTable::path_mtu(const driver::Gid& to) const {
   bool is_own = false;
   unsigned bytes = 0;
   for_each([&](const Card& card) {

@@ -1,12 +1,12 @@
-// The devices of a process with what the program has opened of them, and the turns in which they
-// work. One lock protects all of it.
+// All that the lock of an engine protects: the cards of the process, and the device files and event
+// channels that the program has open. Turns let them work.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 
-#include "door/engine/cards.h"
+#include "door/engine/card_table.h"
 #include "door/engine/cm_channels.h"
 #include "door/engine/device_files.h"
 #include "door/engine/device_lock.h"
@@ -15,16 +15,16 @@
 
 namespace softhca::door {
 
-class Devices {
+class EngineState {
  public:
-  Devices(const Cards::Options& cards, const DeviceFiles::Options& files)
+  EngineState(const CardTable::Options& cards, const DeviceFiles::Options& files)
       : cards_(cards, lock_, waker_),
         files_(files),
         channels_(cards.directory, cards_, files_.memory()) {}
 
   DeviceLock& lock() { return lock_; }
   ThreadWaker& waker() { return waker_; }
-  Cards& cards() { return cards_; }
+  CardTable& cards() { return cards_; }
   DeviceFiles& files() { return files_; }
   const DeviceFiles& files() const { return files_; }
   CmChannels& channels() { return channels_; }
@@ -69,7 +69,7 @@ class Devices {
 
   DeviceLock lock_;
   ThreadWaker waker_;
-  Cards cards_;
+  CardTable cards_;
   DeviceFiles files_;
   CmChannels channels_;
   std::size_t received_ = 0;

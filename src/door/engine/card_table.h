@@ -1,5 +1,5 @@
-// The devices of a process, and the addresses that they know. A device is created when a call first
-// needs it.
+// The cards of a process by number, and the addresses that they know. A card is created when a call
+// first needs it.
 #pragma once
 
 #include <cstdint>
@@ -21,55 +21,55 @@
 
 namespace softhca::door {
 
-class Cards {
+class CardTable {
  public:
   struct Options {
     std::string directory;       ///< of the run; has the hub's socket
     DeviceNumbers numbers = {};  ///< of the devices that the program sees
-    /// OwnAddresses::take() of each device; further devices get none.
+    /// OwnAddresses::take() of each card; further cards get none.
     std::vector<std::string> addresses = {};
-    FrameLoss loss = {};      ///< for all devices
+    FrameLoss loss = {};      ///< for all cards
     std::string faults = {};  ///< Card::Options
   };
-  /// `lock` protects the devices. `waker` wakes their thread, which must wait for new ones too.
-  Cards(Options options, DeviceLock& lock, const ThreadWaker& waker)
+  /// `lock` protects the cards. `waker` wakes their thread, which must wait for new ones too.
+  CardTable(Options options, DeviceLock& lock, const ThreadWaker& waker)
       : options_(std::move(options)),
         lock_(lock),
         waker_(waker),
         cards_(options_.numbers.count),
         foreign_addresses_(options_.directory) {}
-  Cards(const Cards&) = delete;
-  Cards& operator=(const Cards&) = delete;
+  CardTable(const CardTable&) = delete;
+  CardTable& operator=(const CardTable&) = delete;
 
-  /// Whether network rules may act on the devices.
+  /// Whether network rules may act on the cards.
   bool have_rules() const { return !options_.faults.empty(); }
   unsigned count() const { return static_cast<unsigned>(cards_.size()); }
-  /// The place of mlx5_<number> among the devices. A number below the first wraps around, and so is
+  /// The place of mlx5_<number> among the cards. A number below the first wraps around, and so is
   /// too high.
   unsigned place_of(unsigned number) const { return number - options_.numbers.first; }
 
   // Call without the lock: a hub may take long to answer, and open devices must go on meanwhile.
-  /// Creates the device if there is none yet. False: this failed.
+  /// Creates the card if there is none yet. False: this failed.
   bool make(unsigned place);
-  /// Creates the devices that may have the address, even if the program has not opened them: a
+  /// Creates the cards that may have the address, even if the program has not opened them: a
   /// hardware device answers for its address without being opened.
   void make_owners_of(const driver::Gid& to);
 
   // Call with the lock.
-  /// Null: there is no such device, or it is not used yet.
+  /// Null: there is no such card, or it is not used yet.
   Card* find(unsigned place) const { return place < cards_.size() ? cards_[place].get() : nullptr; }
-  /// Calls `visit` with each device that exists.
+  /// Calls `visit` with each card that exists.
   template <class Visit>
   void for_each(Visit&& visit) const {
     for (const auto& card : cards_) {
       if (card != nullptr) visit(*card);
     }
   }
-  /// While the result exists, a device that lacks an address stores it in `resolution`.
+  /// While the result exists, a card that lacks an address stores it in `resolution`.
   [[nodiscard]] Resolution::InUse resolve_by(Resolution& resolution) {
     return {resolution_, resolution};
   }
-  /// Card::find_present() over all devices.
+  /// Card::find_present() over all cards.
   bool find_present(const driver::Gid& to, driver::Mac& mac) const;
   /// Whether processes share the peer's address, and the one with this number of a connection has
   /// ended.

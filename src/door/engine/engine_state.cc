@@ -1,4 +1,4 @@
-#include "door/engine/devices.h"
+#include "door/engine/engine_state.h"
 
 #include <algorithm>
 #include <bitset>
@@ -17,7 +17,7 @@ constexpr std::uint64_t kWholeTurn = 16;
 }  // namespace
 
 /// In a sparing turn idle devices are skipped, so polling one does not pay for all.
-bool Devices::turn(Turn how) {
+bool EngineState::turn(Turn how) {
   const bool spares = how == Turn::kSparing && cards_.count() > 1;
   const auto now = spares ? util::monotonic_now() : util::Time{};
   std::bitset<kUverbsCount> quiet;
@@ -51,7 +51,7 @@ bool Devices::turn(Turn how) {
 }
 
 /// Notifies the program that a rule has taken a link down, or that it is up again.
-void Devices::report_link_changes() {
+void EngineState::report_link_changes() {
   for (unsigned place = 0; place != cards_.count(); ++place) {
     auto* const card = cards_.find(place);
     const auto up = card == nullptr ? std::nullopt : card->see_link_change();
@@ -62,13 +62,13 @@ void Devices::report_link_changes() {
   }
 }
 
-void Devices::turn_of_poll() {
+void EngineState::turn_of_poll() {
   const auto count = polls_.fetch_add(1, std::memory_order_relaxed);
   (void)turn(count % kWholeTurn == 0 ? Turn::kWhole : Turn::kSparing);
 }
 
 /// Handles program memory that was missing when the device accessed it.
-bool Devices::handle_faults() {
+bool EngineState::handle_faults() {
   for (const auto& fault : noted_faults()) {
     files_.for_each(
         [&](uverbs::Context& context) { context.lose_memory(fault.address, fault.was_write); });
@@ -77,17 +77,17 @@ bool Devices::handle_faults() {
   return true;
 }
 
-util::Time Devices::next_event() const {
+util::Time EngineState::next_event() const {
   auto next = channels_.next_tick();
   cards_.for_each([&](const Card& card) { next = std::min(next, card.next()); });
   return next;
 }
 
-void Devices::take_arms() {
+void EngineState::take_arms() {
   cards_.for_each([](Card& card) { (void)card.device().records().scan(); });
 }
 
-void Devices::do_chores() {
+void EngineState::do_chores() {
   drop_closed();
   look_at_hubs();
   follow_host();  // retries an update that was not possible before
@@ -99,12 +99,12 @@ void Devices::do_chores() {
   });
 }
 
-void Devices::drop_closed() {
+void EngineState::drop_closed() {
   files_.drop_closed();
   channels_.drop_closed();
 }
 
-void Devices::follow_host() {
+void EngineState::follow_host() {
   for (unsigned place = 0; place != cards_.count(); ++place) {
     // One event for each changed entry, as on Linux.
     auto* const card = cards_.find(place);
@@ -115,7 +115,7 @@ void Devices::follow_host() {
   }
 }
 
-void Devices::look_at_hubs() {
+void EngineState::look_at_hubs() {
   for (unsigned place = 0; place != cards_.count(); ++place) {
     auto* const card = cards_.find(place);
     if (card == nullptr || !card->see_hub_go()) continue;
@@ -123,11 +123,11 @@ void Devices::look_at_hubs() {
   }
 }
 
-void Devices::publish_counters() {
+void EngineState::publish_counters() {
   cards_.for_each([](Card& card) { card.publish_counters(); });
 }
 
-void Devices::leave_to_parent() {
+void EngineState::leave_to_parent() {
   cards_.for_each([](Card& card) { card.leave_to_parent(); });
   channels_.leave_to_parent();
 }

@@ -111,15 +111,15 @@ class FlowExchange : private FrameExchange {
   static constexpr std::size_t kUdpHeaders = kL4 + wire::UdpLayout::kSize;
 };
 
-class SeenFrames : public ::testing::TestWithParam<unsigned> {};
+class CachedFlows : public ::testing::TestWithParam<unsigned> {};
 
-TEST_P(SeenFrames, EverythingIsAsWithBytes) {
+TEST_P(CachedFlows, EverythingIsAsWithBytes) {
   const auto bytes = FlowExchange(true, GetParam()).run();
   const auto frames = FlowExchange(false, GetParam()).run();
   expect_same(bytes, frames);
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, SeenFrames, ::testing::Range(0u, 12u));
+INSTANTIATE_TEST_SUITE_P(Seeds, CachedFlows, ::testing::Range(0u, 12u));
 
 /// The bytes that a request writes into the ring, without its index.
 std::vector<std::byte> block_of(connectx::FrameSendQueue& queue, std::span<std::byte> ring,

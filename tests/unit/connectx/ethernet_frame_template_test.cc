@@ -27,9 +27,9 @@ Bytes expected_on_wire(const Bytes& bytes) {
   return result;
 }
 
-class SeenFrames : public ::testing::Test {
+class FrameTemplates : public ::testing::Test {
  protected:
-  SeenFrames() : cqn(host.create_cq()), sqn(host.create_sq(cqn)) {}
+  FrameTemplates() : cqn(host.create_cq()), sqn(host.create_sq(cqn)) {}
 
   /// A WQE as Linux makes it: 18 bytes of headers inline, the rest by pointer.
   Bytes wqe(const Bytes& frame, std::size_t inlined = 18, bool checksums = true) {
@@ -57,7 +57,7 @@ class SeenFrames : public ::testing::Test {
   FrameSpec spec{.udp = true, .payload = 300};
 };
 
-TEST_F(SeenFrames, GoOutAsTheLongWayMakesThem) {
+TEST_F(FrameTemplates, GoOutAsTheSlowPathMakesThem) {
   std::mt19937 random(1);
   const auto rest = host.allocate(64);
   const std::array<std::size_t, 5> inline_sizes{18, 18, 18, 14, 42};
@@ -88,7 +88,7 @@ TEST_F(SeenFrames, GoOutAsTheLongWayMakesThem) {
 }
 
 // PRM 7.4.4.1: only offloads requested by the WQE are performed.
-TEST_F(SeenFrames, AWqeThatAsksForSomethingElseGetsThat) {
+TEST_F(FrameTemplates, AWqeThatAsksForSomethingElseGetsThat) {
   send_twice();
   const auto frame = make_frame(spec);
   host.post_send(sqn, wqe(frame, 18, false));
@@ -107,7 +107,7 @@ TEST_F(SeenFrames, AWqeThatAsksForSomethingElseGetsThat) {
 }
 
 // PRM 7.12.4: a CQE is written only on request.
-TEST_F(SeenFrames, CompleteOnlyIfSignaled) {
+TEST_F(FrameTemplates, CompleteOnlyIfSignaled) {
   send_twice();
   auto unsignaled = wqe(make_frame(spec));
   util::MutableView<wqe_ctrl_segment>(unsignaled).set(wqe_ctrl_segment::ce, 0);
@@ -119,7 +119,7 @@ TEST_F(SeenFrames, CompleteOnlyIfSignaled) {
   EXPECT_EQ(util::View<cqe64_requester>(cqe).get(cqe64_requester::wqe_counter), 3u);
 }
 
-TEST_F(SeenFrames, AKeyThatIsNotTheirsIsRefused) {
+TEST_F(FrameTemplates, AKeyThatIsNotTheirsIsRefused) {
   send_twice();
   auto bad = wqe(make_frame(spec));
   util::MutableView<data_segment_pointer>(std::span(bad).subspan(48))
@@ -129,21 +129,21 @@ TEST_F(SeenFrames, AKeyThatIsNotTheirsIsRefused) {
   EXPECT_EQ(host.sq_state(sqn), sq_state::ERR);
 }
 
-TEST_F(SeenFrames, FewerHeadersInTheWqeThanBeforeAreLookedAtAnew) {
+TEST_F(FrameTemplates, FewerHeadersInTheWqeThanBeforeTakeTheSlowPath) {
   send_twice();
   host.post_send(sqn, wqe(make_frame(spec), 14));
   ASSERT_EQ(host.port.sent.size(), 1u);
   EXPECT_EQ(host.port.sent[0], expected_on_wire(make_frame(spec)));
 }
 
-TEST_F(SeenFrames, AQueueInErrorFlushesThem) {
+TEST_F(FrameTemplates, AQueueInErrorFlushesThem) {
   send_twice();
   EXPECT_TRUE(host.modify_sq(sqn, sq_state::RDY, sq_state::ERR).ok());
   send(make_frame(spec));
   EXPECT_TRUE(host.port.sent.empty());
 }
 
-TEST_F(SeenFrames, AFrameLongerThanTheMtuIsNotSent) {
+TEST_F(FrameTemplates, AFrameLongerThanTheMtuIsNotSent) {
   send_twice();
   spec.payload = 9960;
   send(make_frame(spec));
@@ -279,7 +279,7 @@ TEST_F(FinishedFrames, AFrameWithoutAFlowGoesItsOwnWay) {
 }
 
 // A frame that was changed in transit loses its flow id, so errors in it are detected.
-TEST_F(FinishedFrames, ChangedOnTheWayAreCheckedAnew) {
+TEST_F(FinishedFrames, ChangedOnTheWayAreCheckedAgain) {
   const FrameSpec spec{.udp = true};
   make_known(spec);
   auto frame = finished(spec);
@@ -290,7 +290,7 @@ TEST_F(FinishedFrames, ChangedOnTheWayAreCheckedAnew) {
   EXPECT_EQ(util::View<cqe64>(cqe).get(cqe64::l3_ok), 0u);
 }
 
-TEST_F(FinishedFrames, TcpFlagsTellWhereARuleAsksForThem) {
+TEST_F(FinishedFrames, TcpFlagsCountWhereARuleAsksForThem) {
   const auto by_flags = host.create_table(1, 1);
   const auto group = host.create_group(by_flags, 0, 0, field(Outer::tcp_flags, 0x1FF));
   EXPECT_TRUE(host.set_flow(by_flags, group, 0, {tir(2)}, field(Outer::tcp_flags, 2), 3).ok());
