@@ -88,6 +88,7 @@ bool RoceMulticast::is_member(const wire::Gid& group) const {
 
 void RoceMulticast::set_groups(std::span<const wire::Gid> groups, unsigned interface,
                                fabric::Port& port) {
+  if (interface == 0) groups = {};  // the kernel would choose one
   const bool has_moved = std::exchange(interface_, interface) != interface;
   const auto is_left = [&](const Member& member) {
     return has_moved || !contains(groups, member.socket->address());

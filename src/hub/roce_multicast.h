@@ -34,7 +34,8 @@ class RoceMulticast {
   explicit RoceMulticast(const wire::MacAddress& router) : router_(router) {}
 
   /// Joins `groups` on the interface with this index, and leaves all others. Logs each group that
-  /// it could not join once. `port`: that of receive().
+  /// it could not join once. `interface`: 0: there is none now, and so no group. `port`: that of
+  /// receive().
   void set_groups(std::span<const wire::Gid> groups, unsigned interface, fabric::Port& port);
   /// Packets of these addresses are dropped: they are the process's own.
   void set_own(std::span<const wire::Gid> addresses);

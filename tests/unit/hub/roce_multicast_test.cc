@@ -193,6 +193,16 @@ TEST_F(RoceMulticastTest, AnInterfaceThatIsNotThereIsNamedWithTheGroup) {
   EXPECT_EQ(b_.take().size(), 1u);
 }
 
+// The interface that a program names may come later.
+TEST_F(RoceMulticastTest, WithoutAnInterfaceThereIsNoGroup) {
+  b_.link().set_groups(std::span(&group_, 1), 0);
+  EXPECT_THAT(b_.link().multicast().members(), IsEmpty());
+  join(b_, {group_});
+  EXPECT_EQ(b_.link().multicast().members().size(), 1u);
+  b_.link().set_groups(std::span(&group_, 1), 0);
+  EXPECT_THAT(b_.link().multicast().members(), IsEmpty()) << "it has gone";
+}
+
 // With IP_MULTICAST_LOOP the kernel would give them to all programs of the machine, which have them
 // by the hub.
 TEST(RoceMulticastNetwork, TheKernelReturnsNothing) {
