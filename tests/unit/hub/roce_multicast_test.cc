@@ -38,7 +38,7 @@ wire::Gid ipv6(std::uint16_t head, std::uint8_t tail) {
   return gid;
 }
 
-void join(Host& host, const std::vector<wire::Gid>& groups, const char* interface = "lo") {
+void make_member(Host& host, const std::vector<wire::Gid>& groups, const char* interface = "lo") {
   host.link().set_groups(groups, ::if_nametoindex(interface));
 }
 
@@ -62,8 +62,8 @@ class RoceMulticastTest : public testing::Test {
 };
 
 TEST_F(RoceMulticastTest, EachMemberGetsWhatTheHeadersSay) {
-  join(b_, {group_});
-  join(c_, {group_});
+  make_member(b_, {group_});
+  make_member(c_, {group_});
   auto address = a_.path_to_group(group_);
   address.traffic_class = 0x62;
   address.hop_limit = 7;
@@ -92,9 +92,9 @@ TEST_F(RoceMulticastTest, EachMemberGetsWhatTheHeadersSay) {
 // process.
 TEST_F(RoceMulticastTest, AMemberGetsPacketsOfItsGroupsOnly) {
   const auto other = group_address(2);
-  join(b_, {group_, group_, other});
+  make_member(b_, {group_, group_, other});
   EXPECT_EQ(b_.link().multicast().members().size(), 2u);
-  join(c_, {other});
+  make_member(c_, {other});
   a_.send_to_group(a_.path_to_group(group_), payload_, 1);
   a_.send_to_group(a_.path_to_group(other), payload_, 2);
   EXPECT_EQ(b_.take().size(), 2u);
@@ -104,24 +104,24 @@ TEST_F(RoceMulticastTest, AMemberGetsPacketsOfItsGroupsOnly) {
 }
 
 TEST_F(RoceMulticastTest, AGroupThatIsLeftIsSilent) {
-  join(b_, {group_});
+  make_member(b_, {group_});
   a_.send_to_group(a_.path_to_group(group_), payload_, 1);
   b_.link().receive(fabric::kAllFrames);
-  join(b_, {});  // the frame in the switch refers to the socket's memory
+  make_member(b_, {});  // the frame in the switch refers to the socket's memory
   const auto arrived = b_.take();
   ASSERT_EQ(arrived.size(), 1u);
   EXPECT_EQ(arrived[0].payload, payload_);
   a_.send_to_group(a_.path_to_group(group_), payload_, 2);
   EXPECT_THAT(b_.take(), IsEmpty());
-  join(b_, {group_});
+  make_member(b_, {group_});
   a_.send_to_group(a_.path_to_group(group_), payload_, 3);
   EXPECT_EQ(b_.take().size(), 1u);
 }
 
 // The loopback interface returns them, as some switches do.
 TEST_F(RoceMulticastTest, OwnPacketsThatComeBackAreDropped) {
-  join(a_, {group_});
-  join(b_, {group_});
+  make_member(a_, {group_});
+  make_member(b_, {group_});
   a_.send_to_group(a_.path_to_group(group_), payload_);
   EXPECT_THAT(a_.take(), IsEmpty());
   EXPECT_EQ(member(a_).counters().lost.own, 1u);
@@ -130,7 +130,7 @@ TEST_F(RoceMulticastTest, OwnPacketsThatComeBackAreDropped) {
 
 // A program of the own network sends to other machines itself.
 TEST_F(RoceMulticastTest, PacketsOfOtherStationsStayOnTheNetwork) {
-  join(b_, {group_});
+  make_member(b_, {group_});
   auto address = a_.path_to_group(group_);
   address.source_mac = wire::MacAddress::from_u64(0x02'00'00'00'07'07);
   a_.flood(Host::group_frame(address, payload_));
@@ -139,7 +139,7 @@ TEST_F(RoceMulticastTest, PacketsOfOtherStationsStayOnTheNetwork) {
 }
 
 TEST_F(RoceMulticastTest, OtherFramesToGroupsAreNotSent) {
-  join(b_, {group_});
+  make_member(b_, {group_});
   // RoCE v1, which other machines do not get; an Ethernet broadcast; the MAC of another group.
   auto address = a_.path_to_group(group_);
   address.encapsulation = wire::Encapsulation::kRoceV1;
@@ -157,7 +157,7 @@ TEST_F(RoceMulticastTest, OtherFramesToGroupsAreNotSent) {
 }
 
 TEST_F(RoceMulticastTest, AnAddressWithoutASocketSendsToNoGroup) {
-  join(b_, {group_});
+  make_member(b_, {group_});
   auto address = a_.path_to_group(group_);
   address.source_gid = loopback_address(77);
   a_.send_to_group(address, payload_);
@@ -170,14 +170,14 @@ TEST_F(RoceMulticastTest, EachGroupBeyondTheMostIsReportedOnce) {
   for (unsigned i = 0; i != RoceMulticast::kGroupsMax + 1; ++i) groups.push_back(group_address(i));
   std::vector<std::string> lines;
   util::set_log_sink([&](util::LogLevel, std::string_view line) { lines.emplace_back(line); });
-  join(b_, groups);
-  join(b_, groups);
+  make_member(b_, groups);
+  make_member(b_, groups);
   util::set_log_sink(util::write_to_stderr);
   EXPECT_EQ(b_.link().multicast().members().size(), RoceMulticast::kGroupsMax);
   EXPECT_THAT(lines, ElementsAre(HasSubstr("only 32 groups get a UDP socket")));
   // Room for it, as soon as another is left.
   groups.erase(groups.begin());
-  join(b_, groups);
+  make_member(b_, groups);
   a_.send_to_group(a_.path_to_group(groups.back()), payload_);
   EXPECT_EQ(b_.take().size(), 1u);
 }
@@ -188,7 +188,7 @@ TEST_F(RoceMulticastTest, AnInterfaceThatIsNotThereIsNamedWithTheGroup) {
   b_.link().set_groups(std::span(&group_, 1), 0x7fff'0000);
   util::set_log_sink(util::write_to_stderr);
   EXPECT_THAT(lines, ElementsAre(HasSubstr("membership: No such device")));
-  join(b_, {group_});
+  make_member(b_, {group_});
   a_.send_to_group(a_.path_to_group(group_), payload_);
   EXPECT_EQ(b_.take().size(), 1u);
 }
@@ -197,7 +197,7 @@ TEST_F(RoceMulticastTest, AnInterfaceThatIsNotThereIsNamedWithTheGroup) {
 TEST_F(RoceMulticastTest, WithoutAnInterfaceThereIsNoGroup) {
   b_.link().set_groups(std::span(&group_, 1), 0);
   EXPECT_THAT(b_.link().multicast().members(), IsEmpty());
-  join(b_, {group_});
+  make_member(b_, {group_});
   EXPECT_EQ(b_.link().multicast().members().size(), 1u);
   b_.link().set_groups(std::span(&group_, 1), 0);
   EXPECT_THAT(b_.link().multicast().members(), IsEmpty()) << "it has gone";
@@ -213,7 +213,7 @@ TEST(RoceMulticastNetwork, TheKernelReturnsNothing) {
       " ip address add 10.9.0.1/24 dev va");
   Host host(1, wire::Gid::from_ipv4(10, 9, 0, 1), util::monotonic_now);
   const auto group = group_address(1);
-  join(host, {group}, "va");
+  make_member(host, {group}, "va");
   host.send_to_group(host.path_to_group(group), some_bytes());
   EXPECT_EQ(host.socket().counters().sent, 1u);
   EXPECT_THAT(host.take(), IsEmpty());
@@ -234,8 +234,8 @@ TEST(RoceMulticastNetwork, Ipv6GroupsOfEachScope) {
   ASSERT_EQ(a.link().sockets().size(), 1u);
   for (const std::uint16_t scope : {0xff12, 0xff15, 0xff1e}) {
     const auto group = ipv6(scope, 9);
-    join(a, {}, "va");
-    join(b, {group}, "vb");
+    make_member(a, {}, "va");
+    make_member(b, {group}, "vb");
     auto address = a.path_to_group(group);
     address.hop_limit = 5;
     a.send_to_group(address, some_bytes());

@@ -265,7 +265,7 @@ TEST_F(RdmaCm, AnIpv6AddressOfAnotherMachineLeadsToAProgramsLinkLocalAddress) {
   ask_to_resolve(client, kMachine6, 7471);
   owner_ = kProgram6;
   EXPECT_TRUE(is_quiet());
-  EXPECT_EQ(asked_services_, (decltype(asked_services_){{kMachine6, RDMA_PS_TCP, 7471}}));
+  ASSERT_EQ(asked_services_, (decltype(asked_services_){{kMachine6, RDMA_PS_TCP, 7471}}));
   now_ += std::chrono::milliseconds(300);
   EXPECT_TRUE(is_quiet());
   EXPECT_EQ(asked_.back(), kProgram6);
