@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "util/endian.h"
+
 namespace softhca::hub {
 namespace {
 
@@ -11,6 +13,15 @@ using Attribute = CmMessage::Attribute;
 constexpr unsigned kIdShift = 24;
 
 RoceBlock block_of_id(std::uint32_t number) { return static_cast<RoceBlock>(number >> kIdShift); }
+
+/// Processes of one address have a rate each. A multicast GID, which is no peer's.
+wire::Gid peer_of(const CmDispatch::Ends& ends) {
+  if (ends.sender == 0) return ends.from;
+  wire::Gid peer;
+  peer.bytes.front() = std::byte{0xff};
+  util::store_be32(peer.bytes.data() + 12, ends.sender);
+  return peer;
+}
 
 bool contains(std::span<const RoceBlock> members, RoceBlock block) {
   return std::ranges::find(members, block) != members.end();
@@ -152,14 +163,18 @@ std::optional<RoceBlock> CmDispatch::route(const Ends& ends, std::span<const std
     ++counters_.malformed;
     return std::nullopt;
   }
-  const auto target = find(ends, *message, members, now);
+  auto target = find(ends, *message, members, now);
   if (target.block == 0) {
     ++counters_.unknown;
     return std::nullopt;
   }
-  if (!(target.expected ? rates_ : unexpected_rates_).allow(from, now)) {
+  if (!(target.expected ? rates_ : unexpected_rates_).allow(peer_of(ends), now)) {
     ++counters_.over_rate;
     return std::nullopt;
+  }
+  if (!target.expected && message->is_request() && options_.catch_up) {
+    options_.catch_up(members);
+    target = find(ends, *message, members, now);
   }
   ++counters_.forwarded;
   if (target.duplicate) ++counters_.duplicates;

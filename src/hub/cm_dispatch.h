@@ -15,10 +15,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
 #include <span>
+#include <utility>
 
 #include "hub/cm_message.h"
 #include "hub/peer_rates.h"
@@ -57,6 +59,9 @@ class CmDispatch {
     PeerRates::Options rate{.burst = 16384, .per_second = 16384};
     /// For messages that no process expects.
     PeerRates::Options unexpected_rate{.burst = 64, .per_second = 64};
+    /// Called before a request that none of these processes expects goes to the oldest of them: may
+    /// call listen() for what they have registered meanwhile. May be empty.
+    std::function<void(std::span<const RoceBlock> members)> catch_up = {};
   };
   struct Counters {
     std::uint64_t forwarded = 0;   ///< messages that route() has given to a process
@@ -74,8 +79,10 @@ class CmDispatch {
   static constexpr util::Duration kRemembered = std::chrono::seconds(120);
 
   CmDispatch() : CmDispatch(Options{}) {}
-  explicit CmDispatch(const Options& options)
-      : options_(options), rates_(options.rate), unexpected_rates_(options.unexpected_rate) {}
+  explicit CmDispatch(Options options)
+      : options_(std::move(options)),
+        rates_(options_.rate),
+        unexpected_rates_(options_.unexpected_rate) {}
 
   /// From now on requests for `service` go to the process, unless another one listens there too:
   /// then they go to the first, until it no longer does. Processes do not wait for each other's
@@ -91,6 +98,8 @@ class CmDispatch {
   struct Ends {
     wire::Gid from;  ///< the peer
     wire::Gid to;
+    /// The process that has sent it, if others share the address `from` with it. 0: none.
+    unsigned sender = 0;
   };
   /// `packet`: from the BTH to the ICRC. `members`: the processes that have the address that it was
   /// sent to, the oldest first. Nothing: drop it.

@@ -85,7 +85,10 @@ Hub::Hub(os::EventLoop& loop, std::string socket_path, const Options& options)
       work_(loop, [this] { turn(); }),
       station_(
           loop,
-          {.port = options.roce_port, .clock = options.clock, .publish = options.publish_block},
+          {.port = options.roce_port,
+           .clock = options.clock,
+           .publish = options.publish_block,
+           .catch_up = [this](unsigned number) { catch_up(number); }},
           [this](unsigned number, const auto& datagram) { return forward(number, datagram); }) {
   switch_.set_tap(options.tap);
   if (options.others != nullptr) attach_others();
@@ -123,18 +126,16 @@ util::Result<void> Hub::listen() {
 
 void Hub::accept() {
   UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!socket && (errno == EMFILE || errno == ENFILE)) return turn_away();
+  if (!socket && (errno == EMFILE || errno == ENFILE)) {
+    if (spare_.turn_away(listener_.get())) ++counters_.refused;
+    return warn("a process is refused: no descriptors are left (ulimit -n)");
+  }
   if (!socket) return;
   if (auto admitted = admit(socket); !admitted) {
     os::close_connection(std::move(socket), janitor_);
     ++counters_.refused;
     warn(fmt::format("a process is refused: {}", admitted.error().message));
   }
-}
-
-void Hub::turn_away() {
-  if (spare_.turn_away(listener_.get())) ++counters_.refused;
-  warn("a process is refused: no descriptors are left (ulimit -n)");
 }
 
 util::Result<void> Hub::admit(UniqueFd& socket) {

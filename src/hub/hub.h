@@ -99,13 +99,12 @@ class Hub {
   Hub(os::EventLoop& loop, std::string socket_path, const Options& options);
   util::Result<void> listen();
   void accept();
-  /// Refuses a waiting connection when no descriptor is left for it.
-  void turn_away();
   /// Takes the socket if it admits its process.
   util::Result<void> admit(os::UniqueFd& socket);
   util::Result<void> watch(Client& client);
   void handle_socket(Client& client);
   bool serve(Client& client, const Request& request);
+  void catch_up(unsigned number);
   bool forward(unsigned number, const ForwardedDatagram& datagram);
   bool drain_departed(Client& client);
   void handle_bell(Client& client);

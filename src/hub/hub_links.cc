@@ -1,6 +1,8 @@
 // Links between processes: their creation, and the notes to both ends (link_note.h). Frames that
 // wait for room. The hub's port to hubs of other machines (other_hubs.h), the station of shared
-// addresses (station.h), and the frames of datagrams that the hub forwards.
+// addresses (station.h), its listeners, and the frames of datagrams that the hub forwards.
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -12,6 +14,7 @@
 #include "hub/hello.h"
 #include "hub/hub.h"
 #include "hub/hub_client.h"
+#include "os/foreign_bytes.h"
 #include "wire/ethernet.h"
 
 namespace softhca::hub {
@@ -22,6 +25,10 @@ constexpr unsigned kFramesBeforeLink = 16;
 /// Frames from other hubs in each round, but at least those of a datagram. One without frames costs
 /// as much as a frame.
 constexpr std::size_t kFramesOfOthers = 16;
+/// Bytes of a process's socket that are read for its listeners: as many as it may have.
+constexpr std::size_t kBytesOfListeners = Request::kSizeMax * CmDispatch::kListenersMax;
+/// The cost of reading one (util::WorkBudget).
+constexpr std::int64_t kListenerWork = 1000;
 /// Bytes that must be free in a receiver's ring before a frame is sent: some frames of any
 /// common size.
 std::size_t room_for_frames(std::size_t ring_capacity) {
@@ -170,6 +177,34 @@ void Hub::begin_station() {
   station_.begin(number, switch_.create_port("shared addresses"));
   if (options_.others != nullptr) options_.others->handle_member(number, true);
   if (options_.publish_block) options_.publish_block(0, number);
+}
+
+/// Reads the listeners that a process has registered, as far as no other request precedes them:
+/// that one waits for its turn, as what it does may end the process or an address.
+void Hub::catch_up(unsigned number) {
+  auto* const client = find(number);
+  if (client == nullptr || client->leaves) return;
+  const RoceRequests::Asker asker{
+      .number = number, .pid = client->pid, .socket = client->socket.get()};
+  std::array<char, kBytesOfListeners> bytes;
+  const auto size = ::recv(asker.socket, bytes.data(), bytes.size(), MSG_PEEK | MSG_DONTWAIT);
+  auto reader = client->requests;
+  std::size_t used = 0;
+  Request request;
+  for (std::size_t i = 0; std::cmp_less(i, size); ++i) {
+    const auto read = reader.take(static_cast<std::byte>(bytes[i]), request);
+    if (read == RequestReader::Result::kMore) continue;
+    if (read == RequestReader::Result::kNonsense || !request.is_about_a_listener()) break;
+    (void)station_.requests().serve(asker, request, station_.number());
+    loop_.budget().charge(kListenerWork);
+    client->requests = reader;
+    used = i + 1;
+  }
+  while (used != 0) {
+    const auto taken = os::receive_bytes(asker.socket, std::span(bytes).first(used), janitor_);
+    if (taken <= 0) return;
+    used -= static_cast<std::size_t>(taken);
+  }
 }
 
 /// False: the process's ring is full. The hub waits for no process with datagrams of peers.

@@ -28,7 +28,8 @@ struct Request {
   wire::Gid address{};
   std::uint64_t service = 0;
 
-  /// @pre kListen or kUnlisten
+  bool is_about_a_listener() const { return kind == Kind::kListen || kind == Kind::kUnlisten; }
+  /// @pre is_about_a_listener()
   CmService cm_service() const { return {.id = service, .address = address}; }
 
   /// Bytes of the longest request.

@@ -13,6 +13,8 @@ using Why = RoceRefusal::Kind;
 /// Datagrams of one address in a turn of the loop, and the cost of each (util::WorkBudget).
 constexpr unsigned kDatagramsPerTurn = 32;
 constexpr std::int64_t kDatagramWork = 2000;
+/// The cost of looking at a process's socket.
+constexpr std::int64_t kCatchUpWork = 500;
 /// The cost of RoceGroup::drain().
 constexpr std::int64_t kDrainWork = RoceGroup::kDrainedAtOnce * 150;
 
@@ -22,6 +24,7 @@ RoceHost::RoceHost(os::EventLoop& loop, Options options, Deliver deliver)
     : loop_(loop),
       options_(std::move(options)),
       deliver_(std::move(deliver)),
+      cm_({.catch_up = [this](std::span<const RoceBlock> members) { catch_up(members); }}),
       drain_(loop, [this] { drain(); }) {}
 
 RoceHost::~RoceHost() {
@@ -251,8 +254,19 @@ void RoceHost::unlisten(unsigned number, const CmService& service) {
   if (block != 0) cm_.unlisten(block, service, options_.clock());
 }
 
-unsigned RoceHost::route(const CmDispatch::Ends& ends, std::span<const std::byte> packet) {
+/// A process registers a listener before its peer learns of it. But the hub may read the peer's
+/// request first.
+void RoceHost::catch_up(std::span<const RoceBlock> members) {
+  if (!options_.catch_up) return;
+  for (const auto block : members) {
+    loop_.budget().charge(kCatchUpWork);
+    options_.catch_up(number_of_[block]);
+  }
+}
+
+unsigned RoceHost::route(CmDispatch::Ends ends, std::span<const std::byte> packet) {
   loop_.budget().charge(kDatagramWork);
+  if (holders(ends.from).empty()) ends.sender = 0;
   const auto block = cm_.route(ends, packet, holders(ends.to), options_.clock());
   return block ? number_of_[*block] : 0;
 }

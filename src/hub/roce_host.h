@@ -32,6 +32,9 @@ class RoceHost {
     util::TimeSource clock = util::monotonic_now;
     /// Called when process `number` gets a block, and with 0 when it leaves. May be empty.
     std::function<void(RoceBlock block, unsigned number)> publish = {};
+    /// Calls listen() and unlisten() for what the process has registered, and the hub has not read
+    /// yet. May be empty.
+    std::function<void(unsigned number)> catch_up = {};
   };
   /// Hands a datagram to process `number`. False: it has no room.
   using Deliver = std::function<bool(unsigned number, const ForwardedDatagram& datagram)>;
@@ -84,7 +87,8 @@ class RoceHost {
     for (const auto& [number, block] : block_of_) visit(number);
   }
   /// The process to which a message to QP1 goes; 0: none. `packet`: from the BTH to the ICRC.
-  unsigned route(const CmDispatch::Ends& ends, std::span<const std::byte> packet);
+  /// `ends.sender`: the process that has sent it, or whose station has; 0: another machine.
+  unsigned route(CmDispatch::Ends ends, std::span<const std::byte> packet);
 
   Counters counters() const;
   std::size_t addresses() const { return groups_.size(); }
@@ -114,6 +118,7 @@ class RoceHost {
   /// Drops what departed processes have left in their sockets, in turns of the loop.
   void drain();
   void receive(const RoceGroup& group);
+  void catch_up(std::span<const RoceBlock> members);
   RoceBlock block_of(unsigned number) const;
   void take_block(unsigned number, RoceBlock block);
   bool is_spoiled(RoceBlock block) const;

@@ -12,6 +12,7 @@
 #include "util/log.h"
 #include "wire/address_text.h"
 #include "wire/ethernet.h"
+#include "wire/group_mac.h"
 #include "wire/ib_header.h"
 #include "wire/train.h"
 
@@ -22,6 +23,7 @@ RoceLink::RoceLink(std::unique_ptr<fabric::Port> port, const wire::MacAddress& i
     : port_(std::move(port)),
       clock_(std::move(clock)),
       open_(std::move(open)),
+      device_mac_(its_mac),
       reader_(mac(), its_mac) {
   port_->set_receiver(this);
   announce();
@@ -37,8 +39,16 @@ bool RoceLink::has_socket(const wire::Gid& address) const {
                              [&](const auto& socket) { return socket->address() == address; });
 }
 
+void RoceLink::set_groups(std::span<const wire::Gid> groups, unsigned interface) {
+  if (std::exchange(interface_, interface) != interface) {
+    for (const auto& socket : sockets_) socket->set_group_interface(interface);
+  }
+  multicast_.set_groups(groups, interface, *port_);
+}
+
 void RoceLink::set_addresses(std::span<const wire::Gid> addresses) {
   const auto wanted = addresses.first(std::min(addresses.size(), kAddressesMax));
+  multicast_.set_own(addresses);
   const auto is_wanted = [&](const wire::Gid& address) {
     return std::ranges::find(wanted, address) != wanted.end();
   };
@@ -56,6 +66,7 @@ void RoceLink::set_addresses(std::span<const wire::Gid> addresses) {
     if (socket) {
       util::log(util::LogLevel::kInfo, "RoCEv2 of {} on UDP port {}", text_of(address),
                 wire::kRoceUdpPort);
+      (*socket)->set_group_interface(interface_);
       sockets_.push_back(*std::move(socket));
       std::erase(refused_, address);
     } else {
@@ -77,6 +88,7 @@ void RoceLink::refuse(const wire::Gid& address, std::string_view reason) {
 
 void RoceLink::leave_to_parent() {
   for (const auto& socket : sockets_) socket->leave_to_parent();
+  multicast_.leave_to_parent();
 }
 
 /// A frame from the router to itself: the switch learns its port, and delivers nothing.
@@ -102,14 +114,33 @@ std::optional<UdpRoute> RoceLink::find(const wire::Gid& address) const {
 
 void RoceLink::handle_frame(const wire::Frame& frame) {
   const auto header = frame.link_header();
-  // The switch floods groups, and frames to stations that it does not know.
-  if (header.size() < wire::EthernetLayout::kSize ||
-      wire::MacAddress::from(header.first<wire::MacAddress::kSize>()) != mac()) {
-    return;
-  }
+  if (header.size() < wire::EthernetLayout::kSize) return;
+  const auto to = wire::MacAddress::from(header.first<wire::MacAddress::kSize>());
+  if (to.is_multicast()) return send_to_group(frame);
+  // The switch floods frames to stations that it does not know.
+  if (to != mac()) return;
   if (frame.packets() != 1) return send_train(frame);
-  if (!datagrams_[0].make(frame, wire::kRoceUdpPort)) return note_unfit(frame);
+  if (!make(datagrams_[0], frame, 0)) return note_unfit(frame);
   send(1);
+}
+
+/// False: it is no packet to one host.
+bool RoceLink::make(wire::RoceDatagram& datagram, const wire::Frame& frame,
+                    std::uint16_t position) const {
+  return datagram.make(frame, wire::kRoceUdpPort, position) &&
+         !datagram.path.destination.is_multicast();
+}
+
+/// The device's own packets only: those of other stations come by the hub, and the programs among
+/// these send them to other machines themselves.
+void RoceLink::send_to_group(const wire::Frame& frame) {
+  constexpr auto kSize = wire::MacAddress::kSize;
+  const auto header = frame.link_header();
+  if (wire::MacAddress::from(header.subspan<kSize, kSize>()) != device_mac_) return;
+  if (frame.packets() != 1 || !datagrams_[0].make(frame, wire::kRoceUdpPort)) return;
+  const auto& group = datagrams_[0].path.destination;
+  const auto to = wire::MacAddress::from(header.first<kSize>());
+  if (group.is_multicast() && wire::mac_of_group(group) == to) send(1);
 }
 
 /// Counts a packet that is none of RoCEv2.
@@ -128,7 +159,7 @@ void RoceLink::send_train(const wire::Frame& train) {
     for (; count != packets_.size() && i != train.packets(); ++i) {
       auto& packet = packets_[count];
       wire::cut(train, i, packet);
-      if (datagrams_[count].make(packet, wire::kRoceUdpPort, batch.next(packet.size()))) {
+      if (make(datagrams_[count], packet, batch.next(packet.size()))) {
         ++count;
       } else {
         note_unfit(packet);
@@ -156,6 +187,8 @@ std::size_t RoceLink::receive(std::size_t frames) {
                              [this](const wire::Gid& source) { peers_.note_source(source); });
     if (socket->has_complaint()) report(socket->take_complaint());
   }
+  count +=
+      multicast_.receive(*port_, frames, [this](const wire::Gid& source) { peers_.hear(source); });
   return count;
 }
 

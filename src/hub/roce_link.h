@@ -15,6 +15,7 @@
 
 #include "fabric/port.h"
 #include "hub/patience.h"
+#include "hub/roce_multicast.h"
 #include "hub/roce_peers.h"
 #include "hub/roce_socket.h"
 #include "util/log.h"
@@ -44,6 +45,10 @@ class RoceLink final : public fabric::Receiver {
   /// Opens sockets of new addresses, and closes those of the others. Logs each of both.
   void set_addresses(std::span<const wire::Gid> addresses);
   const std::vector<std::unique_ptr<RoceSocket>>& sockets() const { return sockets_; }
+  /// Joins the multicast groups on the interface with this index, and leaves all others. Frames of
+  /// the device to any group are sent by that interface.
+  void set_groups(std::span<const wire::Gid> groups, unsigned interface);
+  const RoceMulticast& multicast() const { return multicast_; }
   /// Closes the sockets in a forked child.
   void leave_to_parent();
 
@@ -67,13 +72,16 @@ class RoceLink final : public fabric::Receiver {
   /// kernel has no route.
   std::optional<UdpRoute> find(const wire::Gid& address) const;
 
-  /// Frames that no socket can carry: not RoCEv2, to a group, or from another address.
+  /// Frames that no socket can carry: not RoCEv2, to the router but a group, or from another
+  /// address.
   std::uint64_t unfit() const { return unfit_; }
 
  private:
   bool has_socket(const wire::Gid& address) const;
   void refuse(const wire::Gid& address, std::string_view reason);
+  bool make(wire::RoceDatagram& datagram, const wire::Frame& frame, std::uint16_t position) const;
   void note_unfit(const wire::Frame& frame);
+  void send_to_group(const wire::Frame& frame);
   void send_train(const wire::Frame& train);
   void send(std::size_t count);
   void report(const RoceSocket::Complaint& complaint);
@@ -81,8 +89,11 @@ class RoceLink final : public fabric::Receiver {
   std::unique_ptr<fabric::Port> port_;
   const util::TimeSource clock_;
   const OpenSocket open_;
+  const wire::MacAddress device_mac_;
   wire::DatagramReader reader_;
   RocePeers peers_;
+  RoceMulticast multicast_{mac()};
+  unsigned interface_ = 0;  ///< of groups
   std::vector<std::unique_ptr<RoceSocket>> sockets_;
   std::vector<wire::Gid> refused_;  ///< addresses without a socket
   /// Packets of a train, and the datagrams of what is being sent.

@@ -63,19 +63,21 @@ void set_buffer(int fd, int forced, int option) {
 }
 
 /// IBTA Annex A17 17.3.1: packets are never fragmented, and the UDP checksum is 0, since the ICRC
-/// covers more.
+/// covers more. Programs of the own network get packets to groups by the hub.
 bool set_options(int fd, bool is_ipv4) {
   set_buffer(fd, SO_RCVBUFFORCE, SO_RCVBUF);
   set_buffer(fd, SO_SNDBUFFORCE, SO_SNDBUF);
   if (is_ipv4) {
     return set(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO) &&
            set(fd, IPPROTO_IP, IP_RECVERR, 1) && set(fd, IPPROTO_IP, IP_RECVTOS, 1) &&
-           set(fd, IPPROTO_IP, IP_RECVTTL, 1) && set(fd, SOL_SOCKET, SO_NO_CHECK, 1);
+           set(fd, IPPROTO_IP, IP_RECVTTL, 1) && set(fd, IPPROTO_IP, IP_MULTICAST_LOOP, 0) &&
+           set(fd, SOL_SOCKET, SO_NO_CHECK, 1);
   }
   return set(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO) &&
          set(fd, IPPROTO_IPV6, IPV6_RECVERR, 1) && set(fd, IPPROTO_IPV6, IPV6_DONTFRAG, 1) &&
          set(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1) && set(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1) &&
-         set(fd, IPPROTO_UDP, kNoCheck6Tx, 1) && set(fd, IPPROTO_UDP, kNoCheck6Rx, 1);
+         set(fd, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, 0) && set(fd, IPPROTO_UDP, kNoCheck6Tx, 1) &&
+         set(fd, IPPROTO_UDP, kNoCheck6Rx, 1);
 }
 
 /// Errors of a message with several packets that each of them alone may not have: the kernel, or a
@@ -117,6 +119,16 @@ util::Result<std::unique_ptr<RoceSocket>> RoceSocket::adopt(os::UniqueFd socket,
     return util::fail_errno(fmt::format("options of the UDP socket of {}", text_of(address)));
   }
   return std::unique_ptr<RoceSocket>(new RoceSocket(os::keep(std::move(socket)), address));
+}
+
+void RoceSocket::set_group_interface(unsigned interface) {
+  if (address_.is_ipv4()) {
+    ip_mreqn by{};
+    by.imr_ifindex = static_cast<int>(interface);
+    (void)::setsockopt(socket_.get(), IPPROTO_IP, IP_MULTICAST_IF, &by, sizeof by);
+  } else {
+    (void)set(socket_.get(), IPPROTO_IPV6, IPV6_MULTICAST_IF, static_cast<int>(interface));
+  }
 }
 
 // Sending ----------------------------------------------------------------------------------------
@@ -306,6 +318,7 @@ RoceSocket::Arrival RoceSocket::arrive(std::size_t slot, std::size_t index) {
   if (arrival.is_ours) {
     path.source = all.sources[index].gid();
     path.source_port = all.sources[index].port();
+    arrival.is_own = std::ranges::find(own_, path.source) != own_.end();
   }
   path.destination = address_;
   std::size_t part = 0;
@@ -335,8 +348,8 @@ RoceSocket::Arrival RoceSocket::arrive(std::size_t slot, std::size_t index) {
 /// Makes a frame of the next datagram of a message.
 bool RoceSocket::read(Arrival& arrival, wire::DatagramReader& reader, wire::Frame& frame) {
   const auto datagram = arrival.datagrams.take();
-  if (!arrival.is_ours) {
-    ++counters_.lost.malformed;
+  if (!arrival.is_ours || arrival.is_own) {
+    ++(arrival.is_own ? counters_.lost.own : counters_.lost.malformed);
     return false;
   }
   const auto made = reader.read(datagram, arrival.path, frame);

@@ -13,6 +13,7 @@
 #include <memory>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "fabric/port.h"
 #include "hub/merged_datagram.h"
@@ -34,6 +35,7 @@ struct RoceLosses {
   std::uint64_t other = 0;        ///< any other error of the kernel, or a frame that is no packet
   std::uint64_t corrupt = 0;      ///< received with a wrong ICRC
   std::uint64_t malformed = 0;    ///< received, but no packet
+  std::uint64_t own = 0;          ///< the process's own, which a group returned
 
   /// Calls `visit(name, count)` with each.
   template <class Visit>
@@ -46,6 +48,7 @@ struct RoceLosses {
     visit("lost_other", other);
     visit("dropped_corrupt", corrupt);
     visit("dropped_malformed", malformed);
+    visit("dropped_own", own);
   }
 };
 
@@ -68,6 +71,11 @@ class RoceSocket {
   /// 0. It steers merged datagrams by the first one only, so among sockets that
   /// share a port only one may be in use.
   static void set_merging(int socket, bool on);
+
+  /// From now on, drops packets of these sources.
+  void set_own(std::vector<wire::Gid> sources) { own_ = std::move(sources); }
+  /// Sends to multicast groups by the interface with this index; 0: the kernel chooses one.
+  void set_group_interface(unsigned interface);
 
   const wire::Gid& address() const { return address_; }
   /// Readable when packets have come.
@@ -131,6 +139,7 @@ class RoceSocket {
   /// A received message.
   struct Arrival {
     bool is_ours = false;  ///< of the socket's IP version
+    bool is_own = false;   ///< of one of own_
     wire::DatagramPath path{};
     MergedDatagram datagrams{{}, 0};
     std::size_t count = 0;  ///< of datagrams
@@ -150,6 +159,7 @@ class RoceSocket {
 
   os::UniqueFd socket_;
   const wire::Gid address_;
+  std::vector<wire::Gid> own_;
   std::size_t send_buffer_ = 0;  ///< SO_SNDBUF
   std::size_t queued_ = 0;       ///< bytes in that buffer at the last room()
   std::size_t unseen_ = 0;       ///< most bytes that were sent since then

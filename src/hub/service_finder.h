@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
@@ -16,8 +17,9 @@ namespace softhca::hub {
 
 class ServiceFinder final : public fabric::PassingPort {
  public:
-  /// Maximum number of services that were asked for; a further one evicts another.
-  static constexpr std::size_t kMax = 64;
+  /// Maximum number of services that were asked for; a further one evicts the one that was asked
+  /// for longest ago.
+  static constexpr std::size_t kMax = 1024;
   /// The address of this process if it has the service.
   using Owner = std::function<std::optional<wire::Gid>(const Service&)>;
 
@@ -40,7 +42,13 @@ class ServiceFinder final : public fabric::PassingPort {
 
   const wire::MacAddress mac_;
   const Owner owner_;
-  std::map<Service, std::optional<wire::Gid>> asked_;
+  struct Asked {
+    std::optional<wire::Gid> owner;
+    std::uint64_t order = 0;  ///< of the last ask()
+  };
+
+  std::map<Service, Asked> asked_;
+  std::uint64_t asks_ = 0;
 };
 
 }  // namespace softhca::hub

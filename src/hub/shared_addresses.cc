@@ -82,12 +82,15 @@ util::Result<UniqueFd> SharedAddresses::take_socket(const wire::Gid& address) {
 
 bool SharedAddresses::listen(const CmService& service) {
   if (listeners_.size() >= CmDispatch::kListenersMax && !listeners_.contains(service)) return false;
-  listeners_.insert(service);
+  ++listeners_[service];
   return has_requests_ = true;
 }
 
 void SharedAddresses::unlisten(const CmService& service) {
-  has_requests_ |= listeners_.erase(service) != 0;
+  const auto at = listeners_.find(service);
+  if (at == listeners_.end() || --at->second != 0) return;
+  listeners_.erase(at);
+  has_requests_ = true;
 }
 
 /// False: the socket takes nothing now.
@@ -112,7 +115,7 @@ bool SharedAddresses::send_listeners(int socket) {
     if (!say(socket, RequestKind::kUnlisten, *at)) return false;
     at = reported_.erase(at);
   }
-  for (const auto& service : listeners_) {
+  for (const auto& [service, count] : listeners_) {
     if (reported_.contains(service)) continue;
     if (!say(socket, RequestKind::kListen, service)) return false;
     reported_.insert(service);

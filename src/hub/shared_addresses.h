@@ -48,10 +48,11 @@ class SharedAddresses {
   /// (forwarded_datagram.h). Invalid: the hub has not answered yet. The error has the reason, and
   /// what the user can do.
   util::Result<UniqueFd> take_socket(const wire::Gid& address);
-  /// Registers a listener, so that the hub forwards its requests to this process. False: there are
-  /// too many.
+  /// Registers a listener, so that the hub forwards its requests to this process, until as many
+  /// calls of unlisten(). False: there are too many.
   bool listen(const CmService& service);
   void unlisten(const CmService& service);
+  /// Services with listeners.
   std::size_t listeners() const { return listeners_.size(); }
 
   // For the Uplink.
@@ -83,9 +84,9 @@ class SharedAddresses {
   const Sharing sharing_;
   const util::TimeSource clock_;
   std::map<wire::Gid, Place> places_;
-  std::deque<wire::Gid> asked_;  ///< those that await an answer, in order
-  std::set<CmService> listeners_;
-  std::set<CmService> reported_;  ///< listeners that the hub knows
+  std::deque<wire::Gid> asked_;              ///< those that await an answer, in order
+  std::map<CmService, unsigned> listeners_;  ///< with the number of listeners
+  std::set<CmService> reported_;             ///< listeners that the hub knows
   bool has_requests_ = false;
   bool has_news_ = false;
 };

@@ -34,7 +34,7 @@ Verdict Station::steer(wire::Frame& frame, unsigned sender,
                        const std::function<bool(unsigned number)>& is_full) {
   const auto awaited = process_of(frame.head());
   if (awaited != 0 && awaited != sender && is_full(awaited)) return Verdict::kWaits;
-  const auto target = find_target(frame);
+  const auto target = find_target(frame, sender);
   if (target.to_all) {
     host().for_each_process([&](unsigned number) { send(frame, number); });
     return Verdict::kTaken;
@@ -62,7 +62,7 @@ void Station::flush() {
   for (const auto& frame : std::exchange(frames_, {})) port_->transmit(frame);
 }
 
-Station::Target Station::find_target(const wire::Frame& frame) {
+Station::Target Station::find_target(const wire::Frame& frame, unsigned sender) {
   const auto parsed = StationFrame::parse(frame.head());
   if (parsed.kind == FrameKind::kNeighbor) {
     ++counters_.neighbors;
@@ -72,14 +72,14 @@ Station::Target Station::find_target(const wire::Frame& frame) {
     ++counters_.unfit;
     return {};
   }
-  if (parsed.qpn == wire::kGsiQpn) return find_target_of_message(parsed, frame);
+  if (parsed.qpn == wire::kGsiQpn) return find_target_of_message(parsed, frame, sender);
   const auto number = host().process_of(block_of(parsed.qpn));
   ++(number == 0 ? counters_.no_process : counters_.packets);
   return {.number = number};
 }
 
 Station::Target Station::find_target_of_message(const StationFrame& parsed,
-                                                const wire::Frame& frame) {
+                                                const wire::Frame& frame, unsigned sender) {
   std::array<std::byte, ForwardedDatagram::kPacketMax> bytes;
   if (parsed.size > bytes.size() || parsed.begin + parsed.size > frame.size()) {
     ++counters_.unfit;
@@ -87,7 +87,8 @@ Station::Target Station::find_target_of_message(const StationFrame& parsed,
   }
   const auto packet = std::span(bytes).first(parsed.size);
   frame.copy_range(parsed.begin, packet);
-  const auto number = requests_.host().route({.from = parsed.from, .to = parsed.to}, packet);
+  const auto number =
+      requests_.host().route({.from = parsed.from, .to = parsed.to, .sender = sender}, packet);
   ++(number == 0 ? counters_.no_process : counters_.messages);
   return {.number = number};
 }

@@ -77,8 +77,9 @@ class Station {
     unsigned number = 0;  ///< of a process; 0: none, or all
     bool to_all = false;
   };
-  Target find_target(const wire::Frame& frame);
-  Target find_target_of_message(const StationFrame& parsed, const wire::Frame& frame);
+  Target find_target(const wire::Frame& frame, unsigned sender);
+  Target find_target_of_message(const StationFrame& parsed, const wire::Frame& frame,
+                                unsigned sender);
   void send(const wire::Frame& frame, unsigned number);
 
   RoceRequests requests_;

@@ -40,6 +40,12 @@ bool is_of_a_router(const wire::Frame& frame) {
          wire::MacAddress::from(header.subspan<kSize, kSize>()) == RoceLink::mac();
 }
 
+/// The switch floods the router's frames to groups. Other processes have sockets of their own.
+bool is_to_a_group(const wire::Frame& frame) {
+  const auto header = frame.link_header();
+  return !header.empty() && (header.front() & std::byte{1}) != std::byte{0};
+}
+
 /// Whether an eventfd blocks is a property of the file, which the peer shares. The peer may have
 /// filled it and made it blocking.
 void raise(const UniqueFd& eventfd) {
@@ -83,6 +89,7 @@ std::size_t Uplink::links() const {
 }
 
 void Uplink::handle_frame(const wire::Frame& frame) {
+  if (is_to_a_group(frame) && is_of_a_router(frame)) return;
   if (!links_.empty()) {
     const auto header = frame.link_header();
     if (header.size() >= wire::MacAddress::kSize) {

@@ -54,7 +54,9 @@ CommandResult CompletionQueues::resize(Cqn cqn, unsigned log_count, rdma::MKey l
     return refuse(Status::BAD_PARAM, "3.2.2.1", "the ICM of the CQ context is not mapped, or gone");
   }
   const auto places = std::uint32_t{1} << log_count;
-  if (places < std::uint32_t{1} << queue->ring.log_count() && queue->ring.unreturned(places)) {
+  const auto held = static_cast<std::uint32_t>(queue->held ? queue->held->entries().size() : 0);
+  const auto is_full = [&] { return held > places || queue->ring.unreturned(places - held); };
+  if (places < std::uint32_t{1} << queue->ring.log_count() && is_full()) {
     return refuse(Status::BAD_PARAM, "3.2.5.3", "the CQ holds more CQEs than the new size");
   }
   const auto entry = contexts_.get(cqn.value(), queue->slot);

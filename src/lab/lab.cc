@@ -172,16 +172,20 @@ bool Lab::pass() {
   const auto time = now();
   auto next = subnet_ ? subnet_->run(time) : util::kNever;
   for (auto& node : nodes_) {
-    if (node->link) {
-      node->link->handle_timeout(time);
-      // Before a device runs: it may free the memory that frames refer to.
-      switch_.deliver(kEverything);
-      next = std::min(next, node->link->next_event());
-    }
+    node->function->note_time(time);
+    if (node->link) node->link->handle_timeout(time);
+  }
+  // Before any device runs: it may free the memory that frames refer to, and a frame that came
+  // after its run would wait for the next event.
+  switch_.deliver(kEverything);
+  for (auto& node : nodes_) {
     next = std::min(next, node->function->run(time));
     // A delivered frame may make work for a device that has already run.
     if (switch_.has_work()) next = time;
     switch_.deliver(kEverything);
+  }
+  for (const auto& node : nodes_) {
+    if (node->link) next = std::min(next, node->link->next_event());
   }
   next_ = next;
   return next_ <= time;

@@ -2,6 +2,7 @@
 
 #include <cassert>
 
+#include "wire/group_mac.h"
 #include "wire/vlan.h"
 
 namespace softhca::rdma {
@@ -15,14 +16,6 @@ std::optional<std::uint16_t> vlan_of(const wire::IbAddress& address) {
   if (!address.vlan_tci) return std::nullopt;
   const auto vid = wire::Vlan{*address.vlan_tci, {}}.vid();
   return vid != 0 ? std::optional(vid) : std::nullopt;
-}
-
-/// RFC 1112 6.4: the low 23 bits of an IPv4 group; RFC 2464 7: the last 32 bits of any other.
-Mac mac_of_group(const Gid& gid) {
-  const auto& b = gid.bytes;
-  if (!gid.is_ipv4()) return {{std::byte{0x33}, std::byte{0x33}, b[12], b[13], b[14], b[15]}};
-  return {
-      {std::byte{0x01}, std::byte{0x00}, std::byte{0x5E}, b[13] & std::byte{0x7F}, b[14], b[15]}};
 }
 
 void copy_global(const Path& path, const SourceAddress& source, wire::IbAddress& address) {

@@ -52,9 +52,10 @@ void Resolver::be_resolved(Identifier& id, const driver::Gid& peer) {
 void Resolver::ask(Identifier& id, util::Time now) {
   id.route.ask_next = now + kAskAgainAfter;
   wakeup_.at(id.route.ask_next);
-  options_.ask(id.destination.gid());
-  // Only IPv4: the addresses of programs that answer are IPv4.
-  if (!options_.ask_service || id.destination.family() != AF_INET) return;
+  const auto to = id.destination.gid();
+  options_.ask(to);
+  // A link-local address is a program's own.
+  if (!options_.ask_service || to.is_link_local() || to.is_multicast()) return;
   options_.ask_service(id.destination, id.port_space);
   const auto owner = find_service(id);
   if (owner && !options_.is_member(*owner)) options_.ask(*owner);

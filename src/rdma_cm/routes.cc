@@ -17,8 +17,8 @@ bool is_of_many(const SocketAddress& to, bool datagram) {
 
 }  // namespace
 
-/// Multicast and broadcast need a device; a global IPv6 address needs a global source. All other
-/// addresses are left to resolve().
+/// Multicast and broadcast need a device. A global IPv6 address needs a global source, unless it
+/// may be another machine's. All other addresses are left to resolve().
 Errno Routes::check(const Identifier& id, const SocketAddress& to) const {
   if (to.is_mapped()) return ENETUNREACH;
   if (is_of_many(to, is_datagram(id.connection)) && !id.binding.bound) {
@@ -26,7 +26,8 @@ Errno Routes::check(const Identifier& id, const SocketAddress& to) const {
   }
   const bool is_global = to.family() == AF_INET6 && !to.is_of_no_device() && !to.is_multicast() &&
                          !to.gid().is_link_local();
-  return is_global && !ports_.has_global_ipv6() && !options_.is_local(to) ? ENETUNREACH : 0;
+  const bool has_route = ports_.has_global_ipv6() || options_.ask_service != nullptr;
+  return is_global && !has_route && !options_.is_local(to) ? ENETUNREACH : 0;
 }
 
 /// An address of this machine that no device has stands for the program that has the port number.

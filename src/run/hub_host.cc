@@ -1,5 +1,7 @@
 #include "run/hub_host.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -7,6 +9,7 @@
 #include "control/answer_text.h"
 #include "control/inspect_request.h"
 #include "control/words.h"
+#include "hub/inspect_hub.h"
 #include "os/shared_ring.h"
 #include "run/capture.h"
 
@@ -57,6 +60,7 @@ util::Result<std::unique_ptr<HubHost>> HubHost::create(const std::string& direct
   auto hub = hub::Hub::create(*host->events_, directory + "/hub", options);
   if (!hub) return tl::unexpected(hub.error());
   host->hub_ = *std::move(hub);
+  if (auto listens = host->listen(directory); !listens) return tl::unexpected(listens.error());
   return host;
 }
 
@@ -69,6 +73,10 @@ util::Result<void> HubHost::create_trunk(const std::string& directory, const Tru
   auto trunk = trunk::UdpTrunk::create(*events_, std::move(options));
   if (!trunk) return tl::unexpected(trunk.error());
   trunk_ = *std::move(trunk);
+  return {};
+}
+
+util::Result<void> HubHost::listen(const std::string& directory) {
   auto control = control::ControlSocket::listen(
       *events_, control_path(directory),
       [this](std::string_view request, const control::ControlSocket::Reply& reply) {
@@ -87,7 +95,13 @@ std::string HubHost::answer(std::string_view request) const {
   const auto wanted = control::parse_inspect(request);
   if (!wanted) return control::error_answer(wanted.error().message);
   util::InspectNode node("softhca");
-  trunk_->inspect(node);
+  if (wanted->function == kHub) {
+    hub::inspect(*hub_, node);
+  } else if (wanted->function == kTrunk && trunk_) {
+    trunk_->inspect(node);
+  } else {
+    return control::error_answer(fmt::format("there is no function '{}'", wanted->function));
+  }
   return std::string(control::kOk) + (wanted->show.json ? node.to_json() : node.to_text());
 }
 

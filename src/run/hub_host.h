@@ -28,8 +28,10 @@ class HubHost {
   /// The hub listens at `directory`/hub.
   static util::Result<std::unique_ptr<HubHost>> create(const std::string& directory,
                                                        const FabricSetup& setup);
-  /// The socket at which a hub with a trunk answers softhca inspect.
-  static std::string control_path(const std::string& directory) { return directory + "/trunk"; }
+  /// The socket at which the hub answers softhca inspect, about kHub or kTrunk.
+  static std::string control_path(const std::string& directory) { return directory + "/asked"; }
+  static constexpr std::string_view kHub = "hub";
+  static constexpr std::string_view kTrunk = "trunk";
 
   /// Waits a moment for the hubs to join. Returns a line for the user about the trunk; empty: there
   /// is none. Fails if a hub refuses.
@@ -41,6 +43,7 @@ class HubHost {
  private:
   HubHost() = default;
   util::Result<void> create_trunk(const std::string& directory, const TrunkSetup& setup);
+  util::Result<void> listen(const std::string& directory);
   std::string answer(std::string_view request) const;
 
   // Destroyed in the opposite order.

@@ -22,6 +22,7 @@
 #include "os/foreign_bytes.h"
 #include "os/unix_socket.h"
 #include "run/hub_host.h"
+#include "run/trunk_options.h"
 #include "util/clock.h"
 
 namespace softhca::run {
@@ -56,12 +57,24 @@ std::optional<Asked> ask(const std::filesystem::path& path, const std::string& l
   return asked;
 }
 
-/// The question to the hub, if it has a trunk, and no device is asked for.
-std::vector<Asked> ask_hub(const std::string& fabric, const control::InspectRequest& wanted) {
+bool is_of_hub(std::string_view function) {
+  return function == HubHost::kHub || function == HubHost::kTrunk;
+}
+
+/// The questions to the hub, about itself and its trunk, as far as these are asked for.
+std::vector<Asked> ask_hub(const std::string& fabric, control::InspectRequest wanted) {
   std::vector<Asked> all;
-  if (fabric.empty() || !wanted.function.empty()) return all;
-  auto asked = ask(HubHost::control_path(fabric), control::to_line(wanted) + "\n");
-  if (asked) all.push_back(*std::move(asked));
+  if (fabric.empty()) return all;
+  const auto selected = wanted.function;
+  for (const auto what : {HubHost::kHub, HubHost::kTrunk}) {
+    const bool is_there = what == HubHost::kHub || !read_trunk_words(fabric).empty();
+    if (selected.empty() ? !is_there : selected != what) continue;
+    wanted.function = what;
+    auto asked = ask(HubHost::control_path(fabric), control::to_line(wanted) + "\n");
+    if (!asked) continue;
+    asked->name = what;
+    all.push_back(*std::move(asked));
+  }
   return all;
 }
 
@@ -165,8 +178,8 @@ std::string RunControl::fault(std::string_view words) {
                 : control::error_answer(answer.error().message);
 }
 
-/// Serves inspect as a server does (server/control.h), with processes in place of functions. Each
-/// process is asked for FUNCTION, the name of a device.
+/// Serves inspect as a server does (server/control.h), with the hub and the processes in place of
+/// functions. Each process is asked for FUNCTION, the name of a device, unless the hub has it.
 std::string RunControl::answer(std::string_view request) {
   const auto command = control::next_word(request);
   if (command == "fault") return fault(request);
@@ -175,17 +188,19 @@ std::string RunControl::answer(std::string_view request) {
   if (!wanted) return control::error_answer(wanted.error().message);
   const auto line =
       door::ControlPoint::line_of({.function = wanted->function, .show = wanted->show});
-  auto answers = ask_all(directory(), line + "\n", ask_hub(fabric_, *wanted), janitor_);
+  const bool is_hub = is_of_hub(wanted->function);
+  auto answers = ask_all(is_hub ? std::string() : directory(), line + "\n",
+                         ask_hub(fabric_, *wanted), janitor_);
   const bool all_failed = std::ranges::all_of(
       answers, [](const auto& one) { return one.second.starts_with(control::kError); });
-  if (!wanted->function.empty() && !answers.empty() && all_failed) {
+  if (!wanted->function.empty() && all_failed) {
     return control::error_answer(
         fmt::format("no process of the run shows a function '{}'; inspect without "
                     "it shows all and each reason",
                     wanted->function));
   }
   const bool json = wanted->show.json;
-  const auto what = wanted->function.empty() ? "softhca" : wanted->function;
+  const auto what = wanted->function.empty() || is_hub ? "softhca" : wanted->function;
   auto out = std::string(control::kOk) + (json ? "{\n" : "softhca:\n");
   for (bool first = true; auto& [name, said] : answers) {
     out += control::to_text({.text = json && !first ? "," : "",

@@ -189,9 +189,9 @@ util::Result<void> check_links(const ServeOptions& options, const std::vector<De
     const auto [found, first] = links.emplace(port_of(options, i), link);
     if (!first && found->second != link) {
       return util::fail(
-          fmt::format("{}: its switch has devices of another link; --port switch:NAME "
-                      "makes one more",
-                      name_of(specs[i])));
+          fmt::format("{}: {} has ports of another link, and an InfiniBand subnet is within one "
+                      "server; --port switch:NAME makes one more switch",
+                      name_of(specs[i]), found->first));
     }
     if (options.isolate && link == wire::Link::kInfiniband) {
       return util::fail("--isolate: its links between processes are Ethernet");

@@ -64,15 +64,30 @@ Errno DatagramQp::attach(const MulticastGroup& group) {
   if (std::ranges::find(groups_, group) != groups_.end()) return 0;
   const auto wrong =
       change_multicast<spec::attach_to_mcg_in>(*this, group, command_opcode::ATTACH_TO_MCG);
-  if (wrong == 0) groups_.push_back(group);
-  return wrong;
+  if (wrong != 0) return wrong;
+  groups_.push_back(group);
+  note_member(group, true);
+  return 0;
 }
 
 Errno DatagramQp::detach(const MulticastGroup& group) {
   const auto at = std::ranges::find(groups_, group);
   if (at == groups_.end()) return EINVAL;
   groups_.erase(at);
-  return change_multicast<spec::detach_from_mcg_in>(*this, group, command_opcode::DETACH_FROM_MCG);
+  const auto wrong =
+      change_multicast<spec::detach_from_mcg_in>(*this, group, command_opcode::DETACH_FROM_MCG);
+  note_member(group, false);
+  return wrong;
+}
+
+/// The end of its context takes it out of its groups (destroy_qp()).
+DatagramQp::~DatagramQp() {
+  for (const auto& group : groups_) note_member(group, false);
+}
+
+void DatagramQp::note_member(const MulticastGroup& group, bool joins) const {
+  const auto& on_member = device.options().on_member;
+  if (on_member) on_member(group.gid, joins);
 }
 
 }  // namespace softhca::uverbs

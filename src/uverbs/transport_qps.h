@@ -71,6 +71,7 @@ struct UnreliableQp final : TransportQp {
 /// UD.
 struct DatagramQp final : TransportQp {
   explicit DatagramQp(Device& the_device) : TransportQp(the_device, Type::kUd) {}
+  ~DatagramQp() override;
   bool is_connected() const override { return false; }
   /// Membership in a group counts as a use (ib_attach_mcast).
   bool is_busy() const override;
@@ -84,6 +85,8 @@ struct DatagramQp final : TransportQp {
   void describe(const QpChange& change, Qpc context) override;
 
  private:
+  void note_member(const MulticastGroup& group, bool joins) const;
+
   std::vector<MulticastGroup> groups_;
 };
 

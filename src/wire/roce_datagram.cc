@@ -128,8 +128,6 @@ std::string_view to_string(DatagramError error) {
   switch (error) {
     case Error::kOther:
       return "no RoCEv2 packet";
-    case Error::kMulticast:
-      return "a packet for a multicast group";
     case Error::kLength:
       return "no length of a RoCEv2 packet";
     case Error::kAddress:
@@ -150,7 +148,6 @@ tl::expected<void, Error> RoceDatagram::make(const Frame& frame, std::uint16_t s
   const auto headers = std::span(bytes).first(size_of_headers);
   std::memcpy(headers.data(), frame.head().data() + place->network, headers.size());
   path = take_path(place->header, headers, source_port, identification);
-  if (path.destination.is_multicast()) return tl::unexpected(Error::kMulticast);
 
   auto icrc = begin_icrc(headers, place->header);
   const auto payload = place->network + size_of_headers;  // with extended headers before it

@@ -40,11 +40,10 @@ struct DatagramPath {
 };
 
 enum class DatagramError : std::uint8_t {
-  kOther,      ///< no valid RoCEv2 packet
-  kMulticast,  ///< for a group
-  kLength,     ///< of a datagram: too short for BTH and ICRC, or longer than any packet
-  kAddress,    ///< of a datagram: IPv4 and IPv6 mixed
-  kIcrc,       ///< does not match
+  kOther,    ///< no valid RoCEv2 packet
+  kLength,   ///< of a datagram: too short for BTH and ICRC, or longer than any packet
+  kAddress,  ///< of a datagram: IPv4 and IPv6 mixed
+  kIcrc,     ///< does not match
 };
 std::string_view to_string(DatagramError error);
 

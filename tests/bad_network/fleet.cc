@@ -81,20 +81,27 @@ void Fleet::add() {
   must(host.verbs->set_gid(0, driver::Gid::from_ipv4(10, 0, 0, number)));
 }
 
-/// Runs each device once. False: nothing is left to do at this time.
+/// Delivers the frames that are due, and runs each device once. False: nothing is left to do at
+/// this time.
 bool Fleet::pass() {
   ++turns_;
+  for (auto& host : hosts_) {
+    if (host->device == nullptr) continue;
+    host->device->note_time(now_);
+    host->link->handle_timeout(now_);
+  }
+  // Before any device runs: it may free the memory that frames refer to, and a frame that came
+  // after its run would wait for the next event.
+  switch_.deliver(kEverything);
   auto next = util::kNever;
   for (auto& host : hosts_) {
     if (host->device == nullptr) continue;
-    host->link->handle_timeout(now_);
-    // Before a device runs: it may free the memory that frames refer to.
-    switch_.deliver(kEverything);
-    next = std::min({next, host->device->run(now_), host->link->next_event()});
+    next = std::min(next, host->device->run(now_));
     // A delivered frame may give work to a device that has already run.
     if (switch_.has_work()) next = now_;
     switch_.deliver(kEverything);
   }
+  for (const auto& host : hosts_) next = std::min(next, host->link->next_event());
   next_ = next;
   return next_ <= now_;
 }

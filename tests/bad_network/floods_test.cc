@@ -72,6 +72,7 @@ TEST_F(FloodsTest, AMessageTakesAsManyTurnsAsWithoutAFlood) {
   for (unsigned i = 0; i != kPerTurn; ++i) flood.push_back(junk(i));
   for (int i = 0; i != 8; ++i) (void)turns_of_a_message(flood);  // fills caches
   const auto quiet = turns_of_a_message({});
+  ASSERT_NE(quiet, 0u) << "a message does not arrive, and the loop below would not end";
   const auto heap = ::mallinfo2().uordblks;
   for (std::uint64_t sent = 0; sent < kPackets; sent += quiet * kPerTurn) {
     ASSERT_EQ(turns_of_a_message(flood), quiet);

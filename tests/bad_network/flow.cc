@@ -96,6 +96,8 @@ void Flow::post(driver::verbs::QueuePair& qp, Random& random, util::Time now) {
   if (is_write(request.kind)) {
     check_slot(request.slot);
     written_[request.slot].reset();
+    std::memcpy(before_.data() + request.slot * std::size_t{kMessageMax},
+                to_.at(Places::written(from_.host, request.slot)), kMessageMax);
   }
   if (request.kind == Kind::kRead) {
     std::memset(from_.at(Places::read(to_.host, request.slot)), 0xee, request.length);
@@ -166,6 +168,11 @@ bool Flow::has_written(const Request& request) const {
                      from_.at(Places::kPattern + request.source), request.length) == 0;
 }
 
+bool Flow::is_untouched(unsigned slot) const {
+  return std::memcmp(to_.at(Places::written(from_.host, slot)),
+                     before_.data() + slot * std::size_t{kMessageMax}, kMessageMax) == 0;
+}
+
 void Flow::note_executed(const Request& request) {
   known_ = after(known_, request);
   shared_adds_ += request.kind == Kind::kSharedAdd ? 1 : 0;
@@ -207,6 +214,7 @@ std::size_t Flow::doubtful_shared_adds() const {
 }
 
 /// Whether the other host's memory is as if the first `executed` doubtful requests were executed.
+/// If the next one is a WRITE, a part of it may be there.
 bool Flow::explains(std::size_t executed, std::uint64_t shared_adds) const {
   auto state = known_;
   std::uint64_t shared = 0;
@@ -217,6 +225,9 @@ bool Flow::explains(std::size_t executed, std::uint64_t shared_adds) const {
     const bool is_executed = i < executed;
     if (!is_executed) {
       unreceived += is_message(request.kind) ? 1 : 0;
+      if (i != executed && is_write(request.kind)) {
+        has_data = has_data && is_untouched(request.slot);
+      }
       continue;
     }
     state = after(state, request);

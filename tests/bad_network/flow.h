@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <vector>
 
 #include "site.h"
 
@@ -92,6 +93,7 @@ class Flow {
   void check_effect(const Request& request);
   void check_written(const Request& request) const;
   bool has_written(const Request& request) const;
+  bool is_untouched(unsigned slot) const;
   bool explains(std::size_t executed, std::uint64_t shared_adds) const;
   void note_executed(const Request& request);
 
@@ -103,6 +105,8 @@ class Flow {
   State known_;                     ///< after all that have succeeded
   State last_;                      ///< after all that were posted
   std::array<std::optional<Contents>, kWindow> written_{};
+  /// The targets of WRITEs when the last one of each slot was posted.
+  std::vector<std::byte> before_ = std::vector<std::byte>(kWindow * std::size_t{kMessageMax});
   std::uint64_t next_ = 0;
   std::uint64_t shared_adds_ = 0;
   FlowCounts counts_;

@@ -2,7 +2,7 @@
 """check_icrc.py INTERFACE FILE: computes the ICRC of each RoCEv2 packet on an interface until SIGTERM.
 
 FILE appears when the capture has begun. The last line says how many packets there were of each IP version, and how
-many ICRCs differ from zlib's CRC of the bytes that IBTA Annex A17 17.3.3 names.
+many were for multicast groups, and how many ICRCs differ from zlib's CRC of the bytes that IBTA Annex A17 17.3.3 names.
 """
 import select
 import signal
@@ -24,21 +24,23 @@ def masked(packet, header, ones):
 
 
 def icrc_is_right(frame):
-    """The IP version and whether the ICRC is right; nothing: another protocol."""
+    """The IP version, whether it is for a group, and whether the ICRC is right; nothing: another protocol."""
     packet = frame[ETHERNET:]
     kind = struct.unpack_from(">H", frame, 12)[0]
     if kind == 0x0800 and packet[9] == 17:
         version, header, size = 4, 20, struct.unpack_from(">H", packet, 2)[0]
+        is_group = packet[16] >> 4 == 0xe
         covered = masked(packet[:size - 4], header, (1, 8, 10, 11)) if len(packet) >= 44 else b""
     elif kind == 0x86dd and packet[6] == 17:
         version, header, size = 6, 40, 40 + struct.unpack_from(">H", packet, 4)[0]
+        is_group = packet[24] == 0xff
         covered = masked(packet[:size - 4], header, (1, 2, 3, 7)) if len(packet) >= 64 else b""
         covered = covered[:8] + bytes([packet[0] | 0x0f]) + covered[9:]  # the traffic class's upper half
     else:
         return None
     if struct.unpack_from(">H", packet, header + 2)[0] != PORT:
         return None
-    return version, struct.pack("<I", zlib.crc32(covered)) == packet[size - 4:size]
+    return version, is_group, struct.pack("<I", zlib.crc32(covered)) == packet[size - 4:size]
 
 
 def main():
@@ -52,7 +54,7 @@ def main():
     signal.set_wakeup_fd(signals.fileno())
     signal.signal(signal.SIGTERM, lambda *_: None)
     open(ready, "w", encoding="utf-8").close()
-    count, wrong = {4: 0, 6: 0}, 0
+    count, groups, wrong = {4: 0, 6: 0}, 0, 0
     while True:
         readable = select.select([wire, end], [], [])[0]
         if wire not in readable:
@@ -60,8 +62,10 @@ def main():
         found = icrc_is_right(wire.recv(65536))
         if found:
             count[found[0]] += 1
-            wrong += not found[1]
-    print(f"{'no' if count[4] == 0 else 'some'} IPv4, {'no' if count[6] == 0 else 'some'} IPv6, {wrong} wrong")
+            groups += found[1]
+            wrong += not found[2]
+    some = [f"{'no' if count[version] == 0 else 'some'} IPv{version}" for version in (4, 6)]
+    print(f"{some[0]}, {some[1]}, {groups} to groups, {wrong} wrong")
 
 
 main()

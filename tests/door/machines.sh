@@ -19,6 +19,17 @@ pings() {
     meet "cm_listens 7174" "$a --control $control -- $rping -s -a $1 -C 3" "$b -- $rping -c -a $1 -C 3 -v"
 }
 
+# A member of a group on the other machine, and a sender on this one: 10 messages, none of them twice on the wire.
+multicast() {
+  $b -- stdbuf -oL mckey -m 239.77.0.1 -b 10.77.0.2 -C 10 >"$folder/member" 2>&1 & local member=$! status
+  eventually holds_or_ended $member "has $folder/member 'joined dgid'"
+  $a -- mckey -m 239.77.0.1 -s -b 10.77.0.1 -C 10
+  status=$?
+  wait $member || status=1
+  cat "$folder/member"
+  return $status
+}
+
 # Without segmentation offload the veth carries packets as a NIC sends them.
 limit_segments() { ip link set veth0 gso_max_segs $1 && "${in_b[@]}" ip link set veth0 gso_max_segs $1; }
 
@@ -34,11 +45,12 @@ pair 2 "^ 65536 +800 " "" ib_write_bw -x 5 -q 4 -n 200
 pair 2 "^ Mtu +: 1024" "" ib_write_bw -x 3 -n 200
 pings 10.77.0.1
 pings fd00:77::1
+test_that "mckey to the other machine" says 2 'data transfers complete' multicast
 pair 2 "1000 iters in" "--loss 0.01" ibv_rc_pingpong $ipv4 -c -n 1000
 pair 2 "^ 65536 +100 " "--loss 0.01" ib_write_bw -x 3 -n 100
 kill $capture
 wait $capture
-test_that "each ICRC" prints "some IPv4, some IPv6, 0 wrong" cat "$folder/icrc"
+test_that "each ICRC" prints "some IPv4, some IPv6, 10 to groups, 0 wrong" cat "$folder/icrc"
 
 set_mtu 9000
 limit_segments 65535

@@ -39,6 +39,21 @@ test_that "2 pairs of rc_pingpong by IPv6" at_once 2 "300 iters in" ibv_rc_pingp
 test_that "4 pairs with 64 connections" at_once 4 "^ 4096 +6400 " ib_write_bw -x 3 -q 64 -n 100 -s 4096
 test_that "2 pairs of read_bw by rdma_cm" at_once 2 "^ 65536 +100 " ib_read_bw -x 3 -n 100 -R
 
+# Members of a group: two at the address of the other machine, one at that of the sender, and one with an address of the
+# network of the machine. Each gets the ten messages.
+multicast() {
+  local member members=() status=0
+  for member in "1 $b" "2 $b" "3 $a" "4 $c"; do
+    ${member#* } -- stdbuf -oL mckey -m 239.77.0.2 -C 10 >"$folder/member${member%% *}" 2>&1 & members+=($!)
+    eventually holds_or_ended $! "has $folder/member${member%% *} 'joined dgid'"
+  done
+  $a -- mckey -m 239.77.0.2 -s -C 10 || status=1
+  for member in "${members[@]}"; do wait "$member" || status=1; done
+  cat "$folder"/member?
+  return $status
+}
+test_that "each member of a group gets a copy" says 5 'data transfers complete' multicast
+
 # serve PORT...: an rping server of machine 1 on each port, for several clients one after the other. `stop_servers` ends them.
 servers=()
 serve() {

@@ -160,6 +160,19 @@ class TrunkTest(unittest.TestCase):
         program = ["udaddy", "-C", 10]
         self.assertIn("return status 0", self.connect(program, [*program, "-s", address]))
 
+    def test_rdma_cm_by_the_ipv6_address_of_the_other_machine(self):
+        self.join()
+        address = "fd00:9::2"
+        for listens_at in ("::", address):
+            out = self.connect([RPING, "-s", "-a", listens_at, "-C", 10], [RPING, "-c", "-a", address, "-C", 10, "-v"])
+            self.assertEqual(out.count("ping data"), 10, out)
+
+    def test_an_ipv6_address_that_no_machine_has(self):
+        self.join()
+        status, out = self.here.run("--", RPING, "-c", "-a", "fd00:9::77", "-C", 10)
+        self.assertNotEqual(status, 0)
+        self.assertIn("RDMA_CM_EVENT_ADDR_ERROR", out)
+
     def test_a_port_that_no_program_of_the_other_machine_has(self):
         self.join()
         status, out = self.here.run("--", RPING, "-c", "-a", self.there.address, "-C", 10)

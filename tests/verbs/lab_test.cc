@@ -110,5 +110,29 @@ TEST(Lab, ALinkFailsByTheRulesOfItsPort) {
   EXPECT_EQ(arrived("port=jingzhao1,probability=0.2,do=lose"), 100u) << "the one that receives";
 }
 
+// The link of device 1 releases the request when device 0 has already run at this time. The ACK
+// timeout is 67 ms.
+TEST(Lab, AFrameThatALinkReleasesIsAnsweredAtThisTime) {
+  constexpr std::uint32_t kLength = 4096;  // more than a responder answers when the request arrives
+  Lab lab({"connectx", "connectx"}, {.virtual_time = true});
+  lab.faults().add(fabric::parse_fault("port=connectx1,do=delay,time=1ms").value());
+  std::vector<std::byte> from(kLength, std::byte{0x5a}), to(kLength);
+  auto pd_a = lab.device(0).allocate_pd().value(), pd_b = lab.device(1).allocate_pd().value();
+  auto region_a = pd_a.register_memory(from, driver::MemoryAccess::all()).value();
+  auto region_b = pd_b.register_memory(to, driver::MemoryAccess::all()).value();
+  auto cq_a = lab.device(0).create_cq().value(), cq_b = lab.device(1).create_cq().value();
+  auto a = pd_a.create_qp({.send_cq = cq_a, .receive_cq = cq_a}).value();
+  auto b = pd_b.create_qp({.send_cq = cq_b, .receive_cq = cq_b}).value();
+  ASSERT_TRUE(driver::verbs::connect(a, b));
+  const auto piece = region_b.piece(0, kLength);
+  ASSERT_EQ(b.post_send({.opcode = driver::SendOpcode::kRdmaRead,
+                         .pieces = {&piece, 1},
+                         .remote_address = region_a.address(),
+                         .rkey = region_a.rkey()}),
+            driver::PostStatus::kOk);
+  lab.advance(3ms);
+  EXPECT_EQ(to, from);
+}
+
 }  // namespace
 }  // namespace softhca::lab

@@ -69,7 +69,8 @@ std::optional<std::uint32_t> CompletionQueue::unread() {
   const auto consumer = attributes_.queue.record.read(kUpdateDword);
   if (!consumer) return std::nullopt;
   ring_.set_consumer(*consumer);
-  return (ring_.producer() - ring_.consumer()) & ring_.mask();
+  const auto held = stall_ == nullptr ? 0 : static_cast<std::uint32_t>(stall_->held.size());
+  return ((ring_.producer() - ring_.consumer()) & ring_.mask()) + held;
 }
 
 bool CompletionQueue::has_room(std::uint32_t ahead) {

@@ -58,8 +58,8 @@ class CompletionQueue : public hca::Used {
   const Attributes& attributes() const { return attributes_; }
   /// MODIFY_CQ (PRM 12.7.4). An event that is already held back keeps its due time.
   void set_moderation(std::uint16_t period, std::uint16_t max_count);
-  /// Number of CQEs not yet consumed, by the doorbell record's current consumer index. Unset if the
-  /// record is not mapped.
+  /// Number of CQEs not yet consumed, by the doorbell record's current consumer index, with those
+  /// that a fault rule holds back. Unset if the record is not mapped.
   std::optional<std::uint32_t> unread();
   /// MODIFY_CQ of the size (PRM 7.12.6). The last CQE in the old memory makes software continue in
   /// `queue`, which has no record of its own. If this returns false, the CQ has failed.

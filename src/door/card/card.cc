@@ -144,7 +144,9 @@ util::Result<void> Card::set_up() {
              (void)options_.want_mac(to);
              return false;
            },
-       .mac_of_qp = [this](const auto& its, auto qpn) { return routes_->mac_of_qp(its, qpn); }});
+       .mac_of_qp = [this](const auto& its, auto qpn) { return routes_->mac_of_qp(its, qpn); },
+       .on_member = [this](const auto& group,
+                           bool joins) { machines_.note_member(group, joins, addresses_); }});
   if (!device) return tl::unexpected(device.error());
   device_ = *std::move(device);
   counters_ =
@@ -206,6 +208,8 @@ void Card::announce_addresses() {
 }
 
 bool Card::has_address(const driver::Gid& gid) const { return holds(addresses_.all(), gid); }
+
+driver::Gid Card::link_local_address() const { return link_local(mac()); }
 
 bool Card::find_mac(const driver::Gid& to, driver::Mac& its) const {
   if (has_address(to)) {

@@ -90,6 +90,8 @@ class Card {
   /// The MAC of its own address, or of one in its neighbor table. False: it knows none.
   bool find_mac(const driver::Gid& to, driver::Mac& mac) const;
   bool has_address(const driver::Gid& gid) const;
+  /// Its own, of no other process.
+  driver::Gid link_local_address() const;
   /// Asks the network; find_mac() may find the address afterwards.
   void ask(const driver::Gid& to);
   /// The ports of other machines' processes that the network was asked for.

@@ -51,7 +51,22 @@ std::size_t Machines::follow(const OwnAddresses& own) {
   }
   shared_->set_addresses(std::span(all).first(std::min(all.size(), hub::RoceLink::kAddressesMax)));
   roce_->set_addresses(all);
+  follow_groups(own);
   return all.size();
+}
+
+void Machines::follow_groups(const OwnAddresses& own) {
+  std::vector<driver::Gid> all;
+  for (const auto& [group, count] : groups_) all.push_back(group);
+  roce_->set_groups(all, own.interface_index());
+}
+
+void Machines::note_member(const driver::Gid& group, bool joins, const OwnAddresses& own) {
+  if (roce_ == nullptr) return;
+  auto& count = groups_[group];
+  count += joins ? 1 : -1;
+  if (count == 0) groups_.erase(group);
+  follow_groups(own);
 }
 
 void Machines::keep(const hub::ForwardedDatagram& datagram) {
@@ -92,15 +107,18 @@ void Machines::inspect(util::Inspection& out) const {
     node.add("forwarded", forwarded_);
   });
   out.values([&](util::InspectNode& node) { node.add("lost_unfit", roce_->unfit()); });
-  for (const auto& socket : roce_->sockets()) {
-    out.part(fmt::format("udp {}", wire::text_of(socket->address())), [&](util::InspectNode& node) {
-      const auto& counters = socket->counters();
+  const auto show = [&](std::string_view kind, const hub::RoceSocket& socket) {
+    const auto name = fmt::format("{} {}", kind, wire::text_of(socket.address()));
+    out.part(name, [&](util::InspectNode& node) {
+      const auto& counters = socket.counters();
       node.add("sent", counters.sent);
       node.add("received", counters.received);
       counters.lost.for_each(
-          [&](std::string_view name, std::uint64_t count) { node.add(name, count); });
+          [&](std::string_view reason, std::uint64_t count) { node.add(reason, count); });
     });
-  }
+  };
+  for (const auto& socket : roce_->sockets()) show("udp", *socket);
+  for (const auto& member : roce_->multicast().members()) show("group", *member.socket);
 }
 
 }  // namespace softhca::door

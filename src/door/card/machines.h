@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,8 +33,12 @@ class Machines {
              const std::string& name, const std::string& given, const util::TimeSource& clock,
              hub::Uplink& link);
   /// Asks for the sockets of new addresses, opens those that the hub has granted, and closes those
-  /// of other addresses. Returns the number of addresses that other machines may use.
+  /// of other addresses. Follows the interface with the multicast groups. Returns the number of
+  /// addresses that other machines may use.
   std::size_t follow(const OwnAddresses& own);
+  /// A QP has joined a multicast group, or has left it. Programs of other machines reach a group as
+  /// long as any QP is in it.
+  void note_member(const driver::Gid& group, bool joins, const OwnAddresses& own);
   /// Whether the hub has answered since the last call, so that follow() has something to do.
   bool take_news() { return shared_ != nullptr && shared_->take_news(); }
   /// Keeps a datagram that the hub has forwarded for the next receive().
@@ -48,6 +53,7 @@ class Machines {
   void for_each_socket(Visit&& visit) const {
     if (roce_ == nullptr) return;
     for (const auto& socket : roce_->sockets()) visit(socket->fd());
+    for (const auto& member : roce_->multicast().members()) visit(member.socket->fd());
   }
 
   /// Transmits at most `frames` received packets for each address, and those that the hub has
@@ -80,11 +86,13 @@ class Machines {
   };
 
   util::Result<std::unique_ptr<hub::RoceSocket>> open(const wire::Gid& address);
+  void follow_groups(const OwnAddresses& own);
   std::size_t deliver_kept();
 
   const std::string directory_;
   std::unique_ptr<hub::RoceLink> roce_;  ///< null: reach() was not called, or found no interface
   hub::SharedAddresses* shared_ = nullptr;
+  std::map<driver::Gid, unsigned> groups_;  ///< with the number of QPs in each
   std::vector<Kept> kept_;
   std::uint64_t forwarded_ = 0;  ///< datagrams by the hub
 };

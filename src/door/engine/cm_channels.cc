@@ -92,8 +92,18 @@ void CmChannels::find_services_of_machines(rdma_cm::Options& options) {
   cards_.set_owner_of([this](const hub::Service& service) -> std::optional<driver::Gid> {
     const auto own = port_file_->own(service.port_space, service.port);
     const auto machine = rdma_cm::SocketAddress::of(service.machine, service.port);
-    return own && is_local(machine) ? own : std::nullopt;
+    if (!own || !is_local(machine)) return std::nullopt;
+    return service.machine.is_ipv4() == own->is_ipv4() ? own : link_local_beside(*own);
   });
+}
+
+/// The IPv6 address of the device that has an address: a connection has one IP version.
+std::optional<driver::Gid> CmChannels::link_local_beside(const driver::Gid& own) const {
+  std::optional<driver::Gid> found;
+  cards_.for_each([&](const Card& card) {
+    if (card.has_address(own)) found = card.link_local_address();
+  });
+  return found;
 }
 
 util::Result<void> CmChannels::set_up() {

@@ -5,11 +5,13 @@
 #include <sys/types.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "door/engine/card_table.h"
 #include "door/engine/port_file.h"
+#include "driver/address.h"
 #include "rdma_cm/manager.h"
 #include "util/inspection.h"
 #include "util/result.h"
@@ -58,6 +60,7 @@ class CmChannels {
  private:
   util::Result<void> set_up();
   void find_services_of_machines(rdma_cm::Options& options);
+  std::optional<driver::Gid> link_local_beside(const driver::Gid& own) const;
 
   const std::string directory_;
   CardTable& cards_;

@@ -4,7 +4,9 @@
 
 #include <cstring>
 
+#include "connectx/fault_names.h"
 #include "connectx/rdma_data_path.h"
+#include "hca/faults.h"
 #include "spec/connectx/cq.h"
 
 namespace softhca::connectx::test {
@@ -144,6 +146,26 @@ TEST_F(CqResize, AnArmedCqStillHasItsEvent) {
   move(host_.cq, to);
   EXPECT_EQ(completions().size(), 1u);
   EXPECT_EQ(events().size(), 1u);
+}
+
+// Software expects the completions that a fault rule holds back in the CQ.
+TEST_F(CqResize, CqesThatARuleHoldsBackCount) {
+  auto [a, b] = host_.connected();
+  hca::Faults rules;
+  auto& faults = host_.device.faults();
+  faults.set_rules(rules);
+  complete(a);
+  const auto rule = rules.add(hca::parse_fault("do=stall-cq", fault_names()).value());
+  faults.follow_rules();
+  complete(a, 2);
+  EXPECT_EQ(resize(larger(1)).status(), Code::BAD_SIZE);
+  const auto to = larger(2);
+  ASSERT_TRUE(resize(to));
+  move(host_.cq, to);
+  EXPECT_EQ(completions().size(), 1u);
+  ASSERT_TRUE(rules.remove(rule));
+  faults.follow_rules();
+  EXPECT_EQ(completions().size(), 2u) << "in the new buffer";
 }
 
 }  // namespace

@@ -249,6 +249,39 @@ TEST_F(CmDispatchTest, AFloodForNoListenerCostsOthersNothing) {
   EXPECT_EQ(route(cm_request(kOtherService, 2), another), 4) << "another peer is refused as ever";
 }
 
+TEST_F(CmDispatchTest, ListenersAreReadBeforeARequestIsRefused) {
+  std::vector<std::vector<RoceBlock>> caught_up;
+  CmDispatch other({.unexpected_rate = {.burst = 3, .per_second = 1},
+                    .catch_up = [&](std::span<const RoceBlock> blocks) {
+                      caught_up.emplace_back(blocks.begin(), blocks.end());
+                      if (caught_up.size() == 2) other.listen(9, at_all(kService), now);
+                    }});
+  EXPECT_EQ(route_at(other, cm_request(kService, 1), peer), 4) << "none listens";
+  EXPECT_EQ(route_at(other, cm_request(kService, 2), peer), 9);
+  EXPECT_EQ(other.counters().unexpected, 1u);
+  EXPECT_EQ(other.requests(), 1u) << "it is remembered";
+  EXPECT_EQ(route_at(other, cm_request(kService, 3), peer), 9);
+  EXPECT_EQ(caught_up, (std::vector{members, members})) << "the listener is known";
+  EXPECT_EQ(route_at(other, cm_packet(Cm::DREQ, 1, id_of(3)), peer), 4) << "no request";
+  EXPECT_EQ(route_at(other, cm_request(kOtherService, 4), peer), std::nullopt);
+  EXPECT_EQ(caught_up.size(), 2u) << "a flood costs no more than before";
+}
+
+// Programs of the machine share the peer's address.
+TEST_F(CmDispatchTest, ProcessesOfOneAddressHaveARateEach) {
+  CmDispatch other({.unexpected_rate = {.burst = 2, .per_second = 1}});
+  const auto route_from = [&](unsigned sender, std::uint32_t number) {
+    return other.route({.from = address, .to = address, .sender = sender},
+                       cm_request(kService, number), members, now);
+  };
+  for (const unsigned sender : {17u, 18u, 0u}) {
+    EXPECT_EQ(route_from(sender, 1), 4);
+    EXPECT_EQ(route_from(sender, 2), 4);
+    EXPECT_EQ(route_from(sender, 3), std::nullopt) << sender;
+  }
+  EXPECT_EQ(other.counters().over_rate, 3u);
+}
+
 TEST_F(CmDispatchTest, APeerMaySendSoMuchAndNoMore) {
   CmDispatch slow({.rate = {.burst = 2, .per_second = 1}});
   const auto reply = cm_packet(Cm::REP, 1, id_of(9));

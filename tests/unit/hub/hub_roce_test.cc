@@ -170,6 +170,34 @@ TEST_F(HubRoceTest, AConnectionRequestArrivesInTheRingOfItsListener) {
   EXPECT_TRUE(std::ranges::equal(a->datagram(), cm_request(kService, 6).bytes));
 }
 
+// The hub reads one request of a process in a turn, and all datagrams of an address.
+TEST_F(HubRoceTest, ARequestIsNotRefusedWhileItsListenerIsUnread) {
+  const auto a = join_hub(), b = join_hub();
+  const auto at_a = at_address(*a), at_b = at_address(*b);
+  loop_->stop();
+  thread_.join();
+  const int socket = b->joined().socket.get();
+  for (std::uint64_t other = 1; other != 100; ++other) {
+    say(socket, {.kind = RequestKind::kListen, .address = CmService::all(), .service = other});
+  }
+  say(socket, listens(RequestKind::kListen));
+  say(socket, listens(RequestKind::kUnlisten));
+  say(socket, listens(RequestKind::kListen));
+  const auto packet = cm_request(kService, 5);
+  sender.send(address, port, packet);
+  while (hub_->station().host().counters().cm.forwarded == 0) loop_->run_once(util::kNever);
+  EXPECT_EQ(hub_->station().host().counters().cm.unexpected, 0u);
+  EXPECT_TRUE(std::ranges::equal(b->datagram(), packet.bytes));
+  // Other requests wait for their turn, and those behind them, too.
+  for (int again = 0; again != 100; ++again) say(socket, listens(RequestKind::kListen));
+  say(socket, {.kind = RequestKind::kJoinAddress, .address = address});
+  say(socket, {.kind = RequestKind::kListen, .address = CmService::all(), .service = kService + 1});
+  sender.send(address, port, cm_request(kService + 1, 6));
+  while (hub_->station().host().counters().cm.forwarded == 1) loop_->run_once(util::kNever);
+  EXPECT_EQ(hub_->station().host().counters().cm.unexpected, 1u);
+  thread_ = std::thread([] {});
+}
+
 TEST_F(HubRoceTest, TheBlockOfAProcessThatHasLeftIsGivenOutAgain) {
   const auto a = join_hub();
   auto b = join_hub();

@@ -16,6 +16,8 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
 
 TEST_F(RunCommandTest, AProgramThatNoLibraryReachesIsRunAndItsUserIsWarned) {
   // The loader loads no other library.
@@ -99,7 +101,15 @@ TEST_F(RunCommandTest, AControlSocketAnswersWhileTheProgramRuns) {
       start({"--control", control, "--", "sh", "-c", "echo $SOFTHCA_CONTROL; exec sleep 100"});
   const auto directory = line_of("out");
   EXPECT_EQ(wait(start_softhca({"inspect", control}, "answer")), 0);
-  EXPECT_EQ(out("answer"), "softhca:\n") << "no process has a device yet";
+  EXPECT_THAT(out("answer"), StartsWith("softhca:\n  hub:\n    processes: 0\n    joined: 0\n"))
+      << "no process has a device yet";
+  EXPECT_THAT(out("answer"), Not(HasSubstr("trunk")));
+  EXPECT_EQ(wait(start_softhca({"inspect", control, "hub"}, "answer")), 0);
+  EXPECT_THAT(out("answer"), StartsWith("softhca:\n  hub:\n    processes: 0\n"));
+  for (const char* const missing : {"trunk", "mlx5_9"}) {
+    EXPECT_EQ(wait(start_softhca({"inspect", control, missing}, "answer")), 1);
+    EXPECT_THAT(out("answer"), HasSubstr(std::string("shows a function '") + missing + "'"));
+  }
   EXPECT_EQ(wait(start_softhca({"fault", control, "list"}, "answer")), 0);
   EXPECT_EQ(out("answer"), "");
   EXPECT_EQ(wait(start_softhca({"fault", control, "add", "function=sdxi0,do=fail"}, "answer")), 1);

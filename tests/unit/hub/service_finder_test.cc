@@ -114,15 +114,23 @@ TEST_F(ServiceFinderTest, FramesOfOtherExperimentsReachTheDevice) {
   EXPECT_EQ(one_.device.texts.size(), 1u);
 }
 
-TEST_F(ServiceFinderTest, TheNumberOfQuestionsIsBounded) {
-  for (std::uint16_t port = 100; port != 100 + ServiceFinder::kMax; ++port) {
-    one_.finder.ask(service_of_port(port));
-  }
+// A program of hundreds of connections asks for all of them, several times.
+TEST_F(ServiceFinderTest, TheQuestionThatWasAskedLongestAgoMakesRoom) {
   one_.finder.ask(service_of_port(2));
   deliver();
-  EXPECT_EQ(one_.finder.find(service_of_port(2)), address_of_holder(2))
-      << "a new one takes the place of another";
+  constexpr auto kFirst = std::uint16_t{100};
+  const auto last = static_cast<std::uint16_t>(kFirst + ServiceFinder::kMax - 2);
+  for (auto port = kFirst; port != last; ++port) one_.finder.ask(service_of_port(port));
+  EXPECT_EQ(one_.finder.count(), ServiceFinder::kMax - 1);
+  one_.finder.ask(service_of_port(3));
+  one_.finder.ask(service_of_port(2));
+  EXPECT_EQ(one_.finder.find(service_of_port(2)), address_of_holder(2)) << "nothing makes room yet";
+  one_.finder.ask(service_of_port(last));
+  deliver();
   EXPECT_EQ(one_.finder.count(), ServiceFinder::kMax);
+  for (const std::uint16_t port : {2, 3}) {
+    EXPECT_EQ(one_.finder.find(service_of_port(port)), address_of_holder(port));
+  }
 }
 
 }  // namespace

@@ -162,6 +162,21 @@ TEST_F(SharedAddressesTest, ListenersAreReportedOnce) {
   EXPECT_THAT(said(), ElementsAre("u2:78", "l1:79")) << "first what makes room";
 }
 
+// Identifiers with RDMA_OPTION_ID_REUSEADDR share a port number.
+TEST_F(SharedAddressesTest, AServiceEndsWithItsLastListener) {
+  const CmService service{.id = 77, .address = kFirstShared};
+  ASSERT_TRUE(shared.listen(service));
+  ASSERT_TRUE(shared.listen(service));
+  EXPECT_THAT(said(), ElementsAre("l1:77"));
+  EXPECT_EQ(shared.listeners(), 1u);
+  shared.unlisten(service);
+  EXPECT_THAT(said(), IsEmpty()) << "the other one listens";
+  shared.unlisten(service);
+  EXPECT_THAT(said(), ElementsAre("u1:77"));
+  shared.unlisten(service);
+  EXPECT_THAT(said(), IsEmpty());
+}
+
 TEST_F(SharedAddressesTest, ListenersAreBounded) {
   for (unsigned i = 0; i != CmDispatch::kListenersMax; ++i) {
     ASSERT_TRUE(shared.listen({.id = i, .address = kFirstShared}));

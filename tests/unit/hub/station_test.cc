@@ -124,7 +124,7 @@ class StationTest : public UplinkTest {
   void take_all() {
     for (auto* process : {a_.get(), b_.get(), c_.get()}) (void)process->take();
   }
-  const Station::Counters& counters() const { return hub_->station().counters(); }
+  const hub::Station::Counters& counters() const { return hub_->station().counters(); }
   /// Lets the process ask for the shared address. The hub may refuse the socket.
   void have_address(Process& process) {
     process.link().shared()->set_addresses(std::span(&kSharedAddress, 1));

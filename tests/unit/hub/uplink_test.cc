@@ -211,6 +211,17 @@ TEST_F(UplinkTest, TheHubDoesNotLearnWhereARouterIs) {
   EXPECT_EQ(hub_->counters().frames, before + kFrames);
 }
 
+// The switch of a process floods packets of other machines to groups. Each process has a socket for
+// these.
+TEST_F(UplinkTest, PacketsOfARouterToGroupsStayInTheProcess) {
+  constexpr std::uint64_t kGroup = 0x01'00'5e'01'02'03;
+  a_->send(fabric::frame_of(kGroup, RoceLink::mac().to_u64(), "of another machine"));
+  a_->send(kGroup, "of the process");
+  run_all();
+  EXPECT_THAT(b_->take(), ElementsAre("of the process"));
+  EXPECT_EQ(hub_->counters().frames, 1u);
+}
+
 TEST_F(UplinkTest, TheLastNoteOfAProcessCannotBeAnothers) {
   make_link();
   auto c = join_hub();

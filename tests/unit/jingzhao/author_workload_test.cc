@@ -5,7 +5,9 @@
 #include <array>
 #include <bit>
 
+#include "hca/faults.h"
 #include "jingzhao/authors_driver.h"
+#include "jingzhao/fault_names.h"
 
 namespace softhca::jingzhao::test {
 namespace {
@@ -327,6 +329,32 @@ TEST_P(JingzhaoAuthorsWork, RemovesTheCqesOfAQueuePairThatIsDestroyed) {
   std::vector<Done> left;
   while (const auto done = d.poll(*cq)) left.push_back(*done);
   EXPECT_EQ(ids(left), (std::vector<std::uint64_t>{2, 4, 6}));
+}
+
+// A fault rule holds back its CQE. On the card of the driver, its number has bits above the
+// table's.
+TEST_P(JingzhaoAuthorsWork, AStalledCqDropsTheCqesOfAQueuePairThatIsDestroyed) {
+  make();
+  destroy();
+  make();
+  connect();
+  hca::Faults rules;
+  d.h.device.faults().set_rules(rules);
+  const auto rule = rules.add(hca::parse_fault("do=stall-cq", fault_dialect()).value());
+  d.h.device.faults().follow_rules();
+  ASSERT_EQ(d.post_send(*a, writes(1, 1)), 1u);
+  d.run();
+  ASSERT_FALSE(d.poll(*cq)) << "it is held back";
+  destroy();
+  const auto produced = [&] {
+    const auto& queues = *d.h.device.objects().completion_queues;
+    return queues.show(Cqn(cq->cqn & 0xffff))->producer;
+  };
+  const auto before = produced();
+  ASSERT_TRUE(rules.remove(rule));
+  d.h.device.faults().follow_rules();
+  d.run();
+  EXPECT_EQ(produced(), before);
 }
 
 // Events ---------------------------------------------------------------------------------------

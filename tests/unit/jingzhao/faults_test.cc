@@ -242,6 +242,20 @@ TEST_F(JingzhaoFaults, AStalledCqOverrunsWhenMoreWaitsThanItHolds) {
   EXPECT_EQ(event(world.a())->type, event_type::WQ_CATAS_ERROR);
 }
 
+// IBTA 11.2.8.3: the completions that wait are in the CQ.
+TEST_F(JingzhaoFaults, AStalledCqIsNotMadeSmallerThanWhatWaits) {
+  make_filled({.cq_entries = 8});
+  post(1);
+  world.advance(std::chrono::seconds(1));  // its CQE is in the ring, unread
+  const auto rule = add("do=stall-cq");
+  for (const std::uint64_t id : {2u, 3u, 4u}) post(id);
+  world.advance(std::chrono::seconds(1));
+  EXPECT_FALSE(a->send_cq->resize(2));
+  must(a->send_cq->resize(4));
+  remove(rule);
+  EXPECT_EQ(ids(4), (std::vector<std::uint64_t>{1, 2, 3, 4}));
+}
+
 TEST_F(JingzhaoFaults, AStalledCqDropsTheCompletionsOfAQueuePairThatIsReset) {
   make_filled();
   const auto rule = add("do=stall-cq");

@@ -259,6 +259,28 @@ TEST_F(RdmaCm, TheProgramsOwnAddressIsAskedForBeforeItIsResolved) {
   EXPECT_EQ(next_type(), EventType::kAddrResolved);
 }
 
+// No device has a global IPv6 address.
+TEST_F(RdmaCm, AnIpv6AddressOfAnotherMachineLeadsToAProgramsLinkLocalAddress) {
+  const auto client = create(2);
+  ask_to_resolve(client, kMachine6, 7471);
+  owner_ = kProgram6;
+  EXPECT_TRUE(is_quiet());
+  ASSERT_EQ(asked_services_, (decltype(asked_services_){{kMachine6, RDMA_PS_TCP, 7471}}));
+  now_ += std::chrono::milliseconds(300);
+  EXPECT_TRUE(is_quiet());
+  EXPECT_EQ(asked_.back(), kProgram6);
+  program6_is_known_ = true;
+  EXPECT_EQ(next_type(), EventType::kAddrResolved);
+  const auto linked = create(3);
+  ask_to_resolve(linked, kProgram6, 7471);
+  EXPECT_EQ(next_type(), EventType::kAddrResolved);
+  program6_is_known_ = false;
+  const auto before = asked_services_.size();
+  ask_to_resolve(create(4), kProgram6, 7471);
+  EXPECT_TRUE(is_quiet());
+  EXPECT_EQ(asked_services_.size(), before) << "a link-local address is a program's own";
+}
+
 TEST_F(RdmaCm, AnAddressOfAMachineWhoseProgramsDoNotListenIsNotResolved) {
   const auto client = create(2);
   ask_to_resolve(client, kMachine, 7471);

@@ -22,6 +22,25 @@ inline const driver::Gid kOwn = driver::Gid::from_ipv4(198, 18, 0, 1);
 inline const driver::Gid kGuest = driver::Gid::from_ipv4(198, 19, 0, 1);
 /// Another machine, whose programs have addresses of their own.
 inline const driver::Gid kMachine = driver::Gid::from_ipv4(10, 9, 0, 2);
+/// The same machine by IPv6, and the program there.
+inline const driver::Gid kMachine6{
+    {std::byte{0xfd}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, std::byte{2}}};
+inline const driver::Gid kProgram6{{std::byte{0xfe},
+                                    std::byte{0x80},
+                                    {},
+                                    {},
+                                    {},
+                                    {},
+                                    {},
+                                    {},
+                                    {},
+                                    {},
+                                    {},
+                                    {},
+                                    {},
+                                    {},
+                                    {},
+                                    std::byte{2}}};
 
 class Numbers final : public PortNumbers {
  public:
@@ -46,11 +65,13 @@ class RdmaCm : public testing::Test {
         {.port_numbers = numbers_,
          .is_member =
              [this](const driver::Gid& gid) {
-               return gid == kOwn || (gid == kGuest && guest_is_known_);
+               return gid == kOwn || (gid == kGuest && guest_is_known_) ||
+                      (gid == kProgram6 && program6_is_known_);
              },
          .is_local =
              [](const SocketAddress& address) {
-               return address.gid() != kGuest && address.gid() != kMachine;
+               return address.gid() != kGuest && address.gid() != kMachine &&
+                      address.gid() != kMachine6 && address.gid() != kProgram6;
              },
          .ask = [this](const driver::Gid& gid) { asked_.push_back(gid); },
          .ask_service =
@@ -59,7 +80,7 @@ class RdmaCm : public testing::Test {
              },
          .find_service =
              [this](const SocketAddress& to, std::uint16_t) {
-               return to.gid() == kMachine ? owner_ : std::nullopt;
+               return to.gid() == kMachine || to.gid() == kMachine6 ? owner_ : std::nullopt;
              },
          .forget_service = [this](const SocketAddress&, std::uint16_t) { owner_.reset(); },
          .on_unresolved = [this](const driver::Gid& gid) { unresolved_.push_back(gid); },
@@ -243,7 +264,8 @@ class RdmaCm : public testing::Test {
   std::vector<driver::Gid> asked_;
   std::vector<driver::Gid> unresolved_;
   std::vector<std::tuple<driver::Gid, std::uint16_t, std::uint16_t>> asked_services_;
-  std::optional<driver::Gid> owner_;  ///< of all services of kMachine
+  std::optional<driver::Gid> owner_;  ///< of all services of kMachine and kMachine6
+  bool program6_is_known_ = false;
   util::Time now_{std::chrono::hours(1)};
   std::unique_ptr<Manager> manager_;
   Channel* channel_;

@@ -64,5 +64,19 @@ TEST(RunControl, AFunctionThatNoProcessHasIsAnError) {
       << *answer;
 }
 
+TEST(RunControl, ARunWithoutProcessesHasNoFunction) {
+  const test::TemporaryDirectory directory;
+  ASSERT_EQ(::setenv("XDG_RUNTIME_DIR", (directory / "").c_str(), 1), 0);
+  const auto path = directory / "control";
+  const auto control = RunControl::create(path).value();
+  for (const std::string name : {"mlx5_9", "trunk"}) {
+    const auto answer = control::ask_control(path, "inspect " + name);
+    ASSERT_TRUE(answer) << answer.error().message;
+    EXPECT_TRUE(answer->starts_with("error: no process of the run shows a function '" + name + "'"))
+        << *answer;
+  }
+  ::unsetenv("XDG_RUNTIME_DIR");
+}
+
 }  // namespace
 }  // namespace softhca::run

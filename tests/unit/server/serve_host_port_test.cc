@@ -204,7 +204,8 @@ TEST_F(ServeHostPort, IsRefusedWhereItCannotBe) {
     return server.log();
   };
   EXPECT_THAT(refused("connectx", {"--port=tap:t0", "--isolate"}), HasSubstr("not with --isolate"));
-  EXPECT_THAT(refused("jingzhao,link=infiniband", {"--port=tap:t0"}), HasSubstr("another link"));
+  EXPECT_THAT(refused("jingzhao,link=infiniband", {"--port=tap:t0"}),
+              HasSubstr("an InfiniBand subnet is within one server"));
   EXPECT_THAT(refused("connectx", {"--port=packet:none0"}),
               HasSubstr("--port packet:none0: there is no interface none0"));
   EXPECT_THAT(refused("connectx", {"--port=tap:"}), HasSubstr("cannot be the name"));

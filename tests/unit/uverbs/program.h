@@ -191,6 +191,8 @@ class Program {
   unsigned interface_mtu = 0;
   /// False: no MAC address can be resolved.
   bool knows_macs = true;
+  /// Memberships of QPs in multicast groups, as reported.
+  std::vector<std::pair<driver::Gid, bool>> members;
   /// The bytes stored into the device file, by offset.
   std::map<std::uint64_t, std::vector<std::byte>> stored;
   /// The memory that its objects have locked, and its limit.

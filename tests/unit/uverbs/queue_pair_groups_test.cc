@@ -4,6 +4,8 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 #include "uverbs/queue_pair_program.h"
 
@@ -40,6 +42,27 @@ TEST_F(UverbsQueuePair, AQpOfAGroupIsNotDestroyed) {
   EXPECT_EQ(destroy(), EBUSY);
   EXPECT_EQ(change(IB_USER_VERBS_CMD_DETACH_MCAST), 0);
   EXPECT_EQ(destroy(), 0);
+}
+
+using Members = std::vector<std::pair<driver::Gid, bool>>;
+const driver::Gid kGroup = driver::Gid::from_ipv4(239, 1, 1, 1);
+
+// The door joins the group on the network.
+TEST_F(UverbsQueuePair, EachMembershipIsReportedOnceAndSoIsItsEnd) {
+  std::uint32_t datagrams = 0, stays = 0;
+  ASSERT_EQ(make_qp(pd_, cq_, IB_UVERBS_QPT_UD, 0, datagrams), 0);
+  ASSERT_EQ(make_qp(pd_, cq_, IB_UVERBS_QPT_UD, 0, stays), 0);
+  ASSERT_EQ(change_group(program_, IB_USER_VERBS_CMD_ATTACH_MCAST, datagrams), 0);
+  ASSERT_EQ(change_group(program_, IB_USER_VERBS_CMD_ATTACH_MCAST, datagrams), 0);
+  ASSERT_EQ(change_group(program_, IB_USER_VERBS_CMD_ATTACH_MCAST, stays), 0);
+  EXPECT_EQ(program_.members, (Members{{kGroup, true}, {kGroup, true}}));
+  program_.members.clear();
+  ASSERT_EQ(change_group(program_, IB_USER_VERBS_CMD_DETACH_MCAST, datagrams), 0);
+  EXPECT_EQ(change_group(program_, IB_USER_VERBS_CMD_DETACH_MCAST, datagrams), EINVAL);
+  EXPECT_EQ(program_.members, (Members{{kGroup, false}}));
+  program_.members.clear();
+  program_.close();
+  EXPECT_EQ(program_.members, (Members{{kGroup, false}})) << "of the QP that was still in it";
 }
 
 // cmd_status_to_err() of Linux: EXCEED_LIM, here of max_qp_mcg.

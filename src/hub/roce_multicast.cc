@@ -1,0 +1,133 @@
+#include "hub/roce_multicast.h"
+
+#include <fmt/format.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "hub/udp_address.h"
+#include "os/unique_fd.h"
+#include "util/log.h"
+#include "util/result.h"
+#include "wire/address_text.h"
+#include "wire/group_mac.h"
+#include "wire/ib_header.h"
+
+namespace softhca::hub {
+namespace {
+
+using os::UniqueFd;
+
+/// IPV6_MULTICAST_ALL of <linux/in6.h>, which does not go with libc's headers.
+constexpr int kMulticastAll6 = 29;
+
+template <class T>
+bool set(int fd, int level, int option, const T& value) {
+  return ::setsockopt(fd, level, option, &value, sizeof value) == 0;
+}
+
+/// Only groups that this socket joins: by default, the kernel also gives it those of others.
+bool join_ipv4(int fd, const wire::Gid& group, unsigned interface) {
+  ip_mreqn member{};
+  member.imr_multiaddr.s_addr = htonl(group.to_ipv4());
+  member.imr_ifindex = static_cast<int>(interface);
+  return set(fd, IPPROTO_IP, IP_MULTICAST_ALL, 0) && set(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, member);
+}
+
+bool join_ipv6(int fd, const wire::Gid& group, unsigned interface) {
+  ipv6_mreq member{};
+  std::memcpy(&member.ipv6mr_multiaddr, group.bytes.data(), group.bytes.size());
+  member.ipv6mr_interface = interface;
+  (void)set(fd, IPPROTO_IPV6, kMulticastAll6, 0);  // since Linux 4.20
+  return set(fd, IPPROTO_IPV6, IPV6_ADD_MEMBERSHIP, member);
+}
+
+/// IPv6 does not look at the interface of a membership when a packet comes.
+void bind_to(int fd, unsigned interface) {
+  std::array<char, IF_NAMESIZE> name{};
+  if (::if_indextoname(interface, name.data()) == nullptr) return;
+  // Without a privilege since Linux 5.7.
+  (void)::setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, name.data(), name.size());
+}
+
+util::Result<std::unique_ptr<RoceSocket>> open(const wire::Gid& group, unsigned interface) {
+  const bool is_ipv4 = group.is_ipv4();
+  UniqueFd socket(
+      ::socket(is_ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) return util::fail_errno("no UDP socket");
+  const int fd = socket.get();
+  auto name = UdpAddress::of(group, wire::kRoceUdpPort);
+  if (!is_ipv4) name.ipv6.sin6_scope_id = interface;
+  // The processes of a machine each have a socket of the group.
+  const bool is_bound = set(fd, SOL_SOCKET, SO_REUSEADDR, 1) &&
+                        (is_ipv4 || set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1)) &&
+                        ::bind(fd, &name.any, name.size()) == 0;
+  if (!is_bound) return util::fail_errno(fmt::format("UDP port {}", wire::kRoceUdpPort));
+  bind_to(fd, interface);
+  const bool has_joined =
+      is_ipv4 ? join_ipv4(fd, group, interface) : join_ipv6(fd, group, interface);
+  if (!has_joined) return util::fail_errno("membership");
+  return RoceSocket::adopt(std::move(socket), group);
+}
+
+bool contains(std::span<const wire::Gid> all, const wire::Gid& one) {
+  return std::ranges::find(all, one) != all.end();
+}
+
+}  // namespace
+
+bool RoceMulticast::is_member(const wire::Gid& group) const {
+  return std::ranges::any_of(
+      members_, [&](const Member& member) { return member.socket->address() == group; });
+}
+
+void RoceMulticast::set_groups(std::span<const wire::Gid> groups, unsigned interface,
+                               fabric::Port& port) {
+  if (interface == 0) groups = {};  // the kernel would choose one
+  const bool has_moved = std::exchange(interface_, interface) != interface;
+  const auto is_left = [&](const Member& member) {
+    return has_moved || !contains(groups, member.socket->address());
+  };
+  if (std::ranges::any_of(members_, is_left)) {
+    (void)port.settle();  // its queued frames refer to the sockets' memory
+    std::erase_if(members_, is_left);
+  }
+  std::erase_if(refused_, [&](const wire::Gid& group) { return !contains(groups, group); });
+  for (const auto& group : groups) {
+    if (!is_member(group)) join(group);
+  }
+}
+
+void RoceMulticast::join(const wire::Gid& group) {
+  auto socket = members_.size() < kGroupsMax
+                    ? open(group, interface_)
+                    : util::fail(fmt::format("only {} groups get a UDP socket", kGroupsMax));
+  if (!socket) {
+    if (contains(refused_, group)) return;
+    refused_.push_back(group);
+    return util::log(util::LogLevel::kWarning,
+                     "packets of other machines to group {} do not arrive: {}", text_of(group),
+                     socket.error().message);
+  }
+  std::erase(refused_, group);
+  (*socket)->set_own(own_);
+  members_.push_back(
+      {.socket = *std::move(socket),
+       .reader = std::make_unique<wire::DatagramReader>(router_, wire::mac_of_group(group))});
+}
+
+void RoceMulticast::set_own(std::span<const wire::Gid> addresses) {
+  own_.assign(addresses.begin(), addresses.end());
+  for (auto& member : members_) member.socket->set_own(own_);
+}
+
+void RoceMulticast::leave_to_parent() {
+  for (auto& member : members_) member.socket->leave_to_parent();
+}
+
+}  // namespace softhca::hub
