@@ -5,11 +5,11 @@
 #include <array>
 
 #include "connectx/base/resources.h"
-#include "connectx/ethernet_receive.h"
-#include "connectx/ethernet_send.h"
+#include "connectx/ethernet/receive_host.h"
+#include "connectx/ethernet/send_host.h"
 #include "connectx/event/event_queue.h"
+#include "connectx/event/queue_host.h"
 #include "connectx/fault_names.h"
-#include "connectx/queue_host.h"
 #include "hca/faults.h"
 #include "spec/connectx/cqe.h"
 #include "spec/connectx/hca.h"

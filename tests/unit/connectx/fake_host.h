@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "connectx/cable.h"
-#include "connectx/command_message.h"
+#include "connectx/command/command_message.h"
 #include "connectx/device.h"
 #include "fabric/switch.h"
 

@@ -1,0 +1,74 @@
+// An SQ of an Ethernet device, and what its CQ reports.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "connectx/ethernet/ethernet_host.h"
+
+namespace softhca::connectx::test {
+
+class EthernetSend : public ::testing::Test {
+ protected:
+  using cqe64_requester = spec::connectx::cqe64_requester;
+  using cqe_error = spec::connectx::cqe_error;
+  using cqe_opcode = spec::connectx::cqe_opcode;
+  using cqe_syndrome = spec::connectx::cqe_syndrome;
+  using wqe_opcode = spec::connectx::wqe_opcode;
+
+  explicit EthernetSend(const Model& model = {}) : EthernetSend(HostOptions{.model = model}) {}
+  explicit EthernetSend(const HostOptions& options)
+      : host(options), cqn(host.create_cq()), sqn(host.create_sq(cqn)) {}
+
+  Wqe wqe(wqe_opcode opcode = wqe_opcode::SEND) { return {opcode, sqn, host.posted(sqn)}; }
+  std::uint64_t place(std::span<const std::byte> bytes) {
+    const auto buffer = host.allocate(bytes.size());
+    std::ranges::copy(bytes, host.at(buffer));
+    return buffer;
+  }
+  /// A WQE that sends `frame`, with `inlined` bytes in the Eth segment.
+  Bytes send_of(std::span<const std::byte> frame, std::size_t inlined, bool checksums = false) {
+    const auto rest = frame.subspan(inlined);
+    auto result = wqe().eth(frame.first(inlined), checksums);
+    if (!rest.empty()) {
+      result.pointer(EthernetHost::kKey, place(rest), static_cast<std::uint32_t>(rest.size()));
+    }
+    return result.finish();
+  }
+  void expect_completion(std::uint16_t counter) {
+    const auto cqe = host.poll(cqn);
+    ASSERT_FALSE(cqe.empty());
+    const util::View<cqe64_requester> view(cqe);
+    EXPECT_EQ(view.get(cqe64_requester::opcode), 0u);
+    EXPECT_EQ(view.get(cqe64_requester::wqe_counter), counter);
+    EXPECT_EQ(view.get(cqe64_requester::qpn), sqn);
+    EXPECT_EQ(view.get(cqe64_requester::srqn_user_index), 0xABCDEu);
+  }
+  void expect_error(std::uint16_t counter, cqe_syndrome syndrome, rdma::Reason reason) {
+    const auto cqe = host.poll(cqn);
+    ASSERT_FALSE(cqe.empty());
+    const util::View<cqe_error> view(cqe);
+    EXPECT_EQ(view.get(cqe_error::opcode), static_cast<unsigned>(cqe_opcode::REQUESTER_ERROR));
+    EXPECT_EQ(view.get(cqe_error::syndrome), static_cast<unsigned>(syndrome));
+    EXPECT_EQ(view.get(cqe_error::hw_error_syndrome), static_cast<unsigned>(reason));
+    // The number that hardware uses, if it is known.
+    const unsigned vendor_err = syndrome == cqe_syndrome::LOCAL_PROTECTION_ERROR ? 0x52u
+                                : syndrome == cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR
+                                    ? 0xF9u
+                                    : static_cast<unsigned>(reason);
+    EXPECT_EQ(view.get(cqe_error::vendor_error_syndrome), vendor_err);
+    EXPECT_EQ(view.get(cqe_error::wqe_counter), counter);
+    EXPECT_EQ(view.get(cqe_error::qpn), sqn);
+  }
+  void expect_no_completion() { EXPECT_TRUE(host.poll(cqn).empty()); }
+
+  EthernetHost host;
+  std::uint32_t cqn;
+  std::uint32_t sqn;
+};
+
+}  // namespace softhca::connectx::test
