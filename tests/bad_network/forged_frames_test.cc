@@ -217,8 +217,8 @@ TEST_F(StrangersTest, ForgedAnswersCompleteNothingAndReturnNoData) {
                             Opcode::RC_ATOMIC_ACKNOWLEDGE}) {
     make(QpType::kRc);
     // No answer of the second host arrives.
-    const auto rule =
-        fleet_.faults().add(fabric::parse_fault("port=" + fleet_.name(1) + ",do=lose").value());
+    const auto rule = fleet_.faults().add(
+        fabric::parse_fault("port=" + fleet_.port_name(1) + ",do=lose").value());
     const auto piece = a_->region.piece(0, 64);
     ASSERT_EQ(a_->qp.post_send({.opcode = driver::SendOpcode::kRdmaRead,
                                 .pieces = {&piece, 1},
