@@ -338,6 +338,28 @@ void EthernetHost::run_later() {
   run();
 }
 
+std::uint32_t EthernetHost::expect_error(std::uint32_t cqn, cqe_opcode opcode,
+                                         std::uint16_t counter, cqe_syndrome syndrome,
+                                         rdma::Reason reason) {
+  const auto cqe = poll(cqn);
+  EXPECT_FALSE(cqe.empty());
+  if (cqe.empty()) return 0;
+  const util::View<cqe_error> view(cqe);
+  EXPECT_EQ(view.get(cqe_error::opcode), static_cast<unsigned>(opcode));
+  EXPECT_EQ(view.get(cqe_error::syndrome), static_cast<unsigned>(syndrome));
+  EXPECT_EQ(view.get(cqe_error::hw_error_syndrome), static_cast<unsigned>(reason));
+  // The number that hardware uses, if it is known.
+  auto vendor_error = static_cast<unsigned>(reason);
+  if (syndrome == cqe_syndrome::LOCAL_PROTECTION_ERROR) {
+    vendor_error = opcode == cqe_opcode::REQUESTER_ERROR ? 0x52 : 0x32;
+  } else if (syndrome == cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR) {
+    vendor_error = 0xF9;
+  }
+  EXPECT_EQ(view.get(cqe_error::vendor_error_syndrome), vendor_error);
+  EXPECT_EQ(view.get(cqe_error::wqe_counter), counter);
+  return view.get(cqe_error::qpn);
+}
+
 Bytes EthernetHost::poll(std::uint32_t cqn) {
   const auto* cqe = FakeHost::poll(cqs_.at(cqn));
   return cqe == nullptr ? Bytes() : Bytes(cqe, cqe + 64);

@@ -13,6 +13,7 @@
 #include "connectx/ethernet/frames.h"
 #include "connectx/ethernet/wqe.h"
 #include "connectx/fake_host.h"
+#include "rdma/reasons.h"
 #include "spec/connectx/cqe.h"
 #include "spec/connectx/flow_table.h"
 #include "spec/connectx/raw_queues.h"
@@ -30,9 +31,6 @@ class EthernetHost : public FakeHost {
   static constexpr std::uint64_t kMac = 0x0200000000AA;  ///< source address of make_frame()
 
   explicit EthernetHost(HostOptions options = {});
-
-  template <class In>
-  using Fill = std::function<void(util::MutableView<In>)>;
 
   Bytes read(std::uint64_t iova, std::size_t size) { return {at(iova), at(iova) + size}; }
 
@@ -85,6 +83,10 @@ class EthernetHost : public FakeHost {
   void run_later();
   /// Number of WQEs that an RQ has consumed.
   std::uint32_t received(std::uint32_t rqn);
+  /// Expects the next CQE of a CQ to report this error. Returns its QPN.
+  std::uint32_t expect_error(std::uint32_t cqn, spec::connectx::cqe_opcode opcode,
+                             std::uint16_t counter, spec::connectx::cqe_syndrome syndrome,
+                             rdma::Reason reason);
   /// The next CQE of a CQ, or an empty vector.
   Bytes poll(std::uint32_t cqn);
   std::uint16_t posted(std::uint32_t number) { return rings_.at(number).posted; }

@@ -6,14 +6,12 @@
 #include <cstdint>
 
 #include "connectx/ethernet/ethernet_host.h"
-#include "rdma/reasons.h"
 
 namespace softhca::connectx::test {
 
 class EthernetReceive : public ::testing::Test {
  protected:
   using cqe64 = spec::connectx::cqe64;
-  using cqe_error = spec::connectx::cqe_error;
   using cqe_opcode = spec::connectx::cqe_opcode;
   using cqe_syndrome = spec::connectx::cqe_syndrome;
   using modify_rq_in = spec::connectx::modify_rq_in;
@@ -36,19 +34,7 @@ class EthernetReceive : public ::testing::Test {
     return view;
   }
   void expect_error(std::uint16_t counter, cqe_syndrome syndrome, rdma::Reason reason) {
-    const auto cqe = host.poll(cqn);
-    ASSERT_FALSE(cqe.empty());
-    const util::View<cqe_error> view(cqe);
-    EXPECT_EQ(view.get(cqe_error::opcode), static_cast<unsigned>(cqe_opcode::RESPONDER_ERROR));
-    EXPECT_EQ(view.get(cqe_error::syndrome), static_cast<unsigned>(syndrome));
-    EXPECT_EQ(view.get(cqe_error::hw_error_syndrome), static_cast<unsigned>(reason));
-    // The number that hardware uses, if it is known.
-    const unsigned vendor_err = syndrome == cqe_syndrome::LOCAL_PROTECTION_ERROR ? 0x32u
-                                : syndrome == cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR
-                                    ? 0xF9u
-                                    : static_cast<unsigned>(reason);
-    EXPECT_EQ(view.get(cqe_error::vendor_error_syndrome), vendor_err);
-    EXPECT_EQ(view.get(cqe_error::wqe_counter), counter);
+    host.expect_error(cqn, cqe_opcode::RESPONDER_ERROR, counter, syndrome, reason);
   }
   Reply modify(RqState from, RqState to, std::uint64_t mask = 0, bool vsd = false) {
     return host.call<modify_rq_out, modify_rq_in>(Opcode::MODIFY_RQ, [&](auto in) {

@@ -49,20 +49,7 @@ class EthernetSend : public ::testing::Test {
     EXPECT_EQ(view.get(cqe64_requester::srqn_user_index), 0xABCDEu);
   }
   void expect_error(std::uint16_t counter, cqe_syndrome syndrome, rdma::Reason reason) {
-    const auto cqe = host.poll(cqn);
-    ASSERT_FALSE(cqe.empty());
-    const util::View<cqe_error> view(cqe);
-    EXPECT_EQ(view.get(cqe_error::opcode), static_cast<unsigned>(cqe_opcode::REQUESTER_ERROR));
-    EXPECT_EQ(view.get(cqe_error::syndrome), static_cast<unsigned>(syndrome));
-    EXPECT_EQ(view.get(cqe_error::hw_error_syndrome), static_cast<unsigned>(reason));
-    // The number that hardware uses, if it is known.
-    const unsigned vendor_err = syndrome == cqe_syndrome::LOCAL_PROTECTION_ERROR ? 0x52u
-                                : syndrome == cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR
-                                    ? 0xF9u
-                                    : static_cast<unsigned>(reason);
-    EXPECT_EQ(view.get(cqe_error::vendor_error_syndrome), vendor_err);
-    EXPECT_EQ(view.get(cqe_error::wqe_counter), counter);
-    EXPECT_EQ(view.get(cqe_error::qpn), sqn);
+    EXPECT_EQ(host.expect_error(cqn, cqe_opcode::REQUESTER_ERROR, counter, syndrome, reason), sqn);
   }
   void expect_no_completion() { EXPECT_TRUE(host.poll(cqn).empty()); }
 

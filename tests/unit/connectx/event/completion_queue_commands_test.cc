@@ -111,14 +111,14 @@ TEST_F(QueueTest, OverrunFailsTheCqWithAnEvent) {
 
 // PRM Table 76: oi "overrun ignore", cc "all CQEs are written to the first entry".
 TEST_F(QueueTest, OverrunIsIgnoredWhereAsked) {
-  make_special_cq([](auto context) { context.set(s::cq_context::oi, 1); });
+  make_cq(2, [](auto context) { context.set(s::cq_context::oi, 1); });
   for (int i = 0; i < 9; ++i) EXPECT_TRUE(complete(false, std::byte(i)));
   EXPECT_EQ(host.at(cq)[1], std::byte{8}) << "the ninth is in the first of four entries";
   EXPECT_EQ(host.at(cq + 64)[1], std::byte{5});
 }
 
 TEST_F(QueueTest, ACollapsedCqHasOneEntry) {
-  make_special_cq([](auto context) {
+  make_cq(2, [](auto context) {
     context.set(s::cq_context::oi, 1);
     context.set(s::cq_context::cc, 1);
   });
@@ -128,39 +128,17 @@ TEST_F(QueueTest, ACollapsedCqHasOneEntry) {
 }
 
 TEST_F(QueueTest, ACqMayBeginInTheMiddleOfItsPage) {
-  Input<s::create_cq_in> in(Opcode::CREATE_CQ, 0, 8);
-  const auto context = (*in).sub(s::create_cq_in::cq_context_entry);
-  context.set(s::cq_context::log_cq_size, 2);
-  context.set(s::cq_context::uar_page, host.uar);
-  context.set(s::cq_context::c_eqn, eqn);
-  context.set(s::cq_context::page_offset, 10);
-  context.set(s::cq_context::dbr_addr, host.allocate(8, 64));
-  const auto page = host.allocate(4096);
-  in.set_address(0, page);
-  const auto reply = host.execute<s::create_cq_out>(in);
-  ASSERT_TRUE(reply.ok());
-  cqn = reply.as<s::create_cq_out>().get(s::create_cq_out::cqn);
+  make_cq(2, [](auto context) { context.set(s::cq_context::page_offset, 10); });
   EXPECT_TRUE(complete());
-  EXPECT_EQ(host.at(page + 640)[0], std::byte{0xC0});
+  EXPECT_EQ(host.at(cq + 640)[0], std::byte{0xC0});
 }
 
 TEST_F(QueueTest, CqesOf128BytesStandInTheSecondHalf) {
-  Input<s::create_cq_in> in(Opcode::CREATE_CQ, 0, 8);
-  const auto context = (*in).sub(s::create_cq_in::cq_context_entry);
-  context.set(s::cq_context::log_cq_size, 2);
-  context.set(s::cq_context::cqe_sz, 1);
-  context.set(s::cq_context::uar_page, host.uar);
-  context.set(s::cq_context::c_eqn, eqn);
-  context.set(s::cq_context::dbr_addr, host.allocate(8, 64));
-  const auto page = host.allocate(4096);
-  in.set_address(0, page);
-  const auto reply = host.execute<s::create_cq_out>(in);
-  ASSERT_TRUE(reply.ok());
-  cqn = reply.as<s::create_cq_out>().get(s::create_cq_out::cqn);
+  make_cq(2, {}, 128);
   EXPECT_TRUE(complete());
   EXPECT_TRUE(complete());
-  EXPECT_EQ(host.at(page + 64)[0], std::byte{0xC0});
-  EXPECT_EQ(host.at(page + 192)[0], std::byte{0xC0});
+  EXPECT_EQ(host.at(cq + 64)[0], std::byte{0xC0});
+  EXPECT_EQ(host.at(cq + 192)[0], std::byte{0xC0});
 }
 
 TEST_F(QueueTest, BadCqContextsAreRefused) {
@@ -278,7 +256,7 @@ TEST_F(QueueTest, QueryCqTellsAnOverrunFromAFailedWrite) {
   while (complete()) {
   }
   EXPECT_EQ(status(), 9u);
-  make_special_cq([](auto) {});
+  make_cq(6);
   break_pages(cq, [&] { EXPECT_FALSE(complete()); });
   EXPECT_EQ(status(), 0xAu);
 }

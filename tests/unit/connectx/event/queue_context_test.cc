@@ -97,17 +97,10 @@ TEST_F(QueueContext, OnlySelectedFieldsOfModerationChange) {
 TEST_F(QueueContext, ACqHasTheSizeOfCqesThatItWasMadeWith) {
   const auto eqn = host.create_eq(4, 0, 0);
   for (const std::uint32_t size : {0u, 1u, 2u}) {
-    Input<s::create_cq_in> create(Opcode::CREATE_CQ, 0, 8);
-    const auto context = (*create).sub(s::create_cq_in::cq_context_entry);
-    context.set(s::cq_context::log_cq_size, 2);
-    context.set(s::cq_context::cqe_sz, size);
-    context.set(s::cq_context::uar_page, host.uar);
-    context.set(s::cq_context::c_eqn, eqn);
-    create.set_address(0, host.allocate(4096));
-    const auto made = host.execute<s::create_cq_out>(create);
-    ASSERT_TRUE(made.ok());
+    const auto made =
+        host.create_cq(2, eqn, 64, [&](auto context) { context.set(s::cq_context::cqe_sz, size); });
     Input<s::query_cq_in> query(Opcode::QUERY_CQ);
-    query->set(s::query_cq_in::cqn, made.as<s::create_cq_out>().get(s::create_cq_out::cqn));
+    query->set(s::query_cq_in::cqn, made.cqn);
     const auto reply = host.execute<s::query_cq_out>(query, 8);
     const auto shown = reply.as<s::query_cq_out>().get(s::query_cq_out::cq_context_entry);
     EXPECT_EQ(shown.get(s::cq_context::cqe_sz), size);

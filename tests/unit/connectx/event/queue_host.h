@@ -23,8 +23,9 @@ class QueueTest : public testing::Test {
     host.write32(uar * 4096 + offset, eqn << 24 | consumer);
   }
   void arm_eq(std::uint32_t consumer) { eq_doorbell(0x40, consumer, host.uar); }
-  void make_cq(unsigned log_size = 4) {
-    const auto made = host.create_cq(log_size, eqn);
+  void make_cq(unsigned log_size = 4, const FakeHost::Fill<spec::connectx::cq_context>& fill = {},
+               unsigned stride = 64) {
+    const auto made = host.create_cq(log_size, eqn, stride, fill);
     cqn = made.cqn;
     cq = made.ring;
     record = made.record;
@@ -35,21 +36,6 @@ class QueueTest : public testing::Test {
   }
   void arm_cq(std::uint32_t consumer, bool solicited = false) {
     host.write64(host.uar * 4096 + 0x20, arm_word(consumer, solicited) << 32 | cqn);
-  }
-  /// Makes a CQ of 4 entries whose context `fill` completes.
-  void make_special_cq(void (*fill)(util::MutableView<spec::connectx::cq_context>)) {
-    Input<spec::connectx::create_cq_in> in(FakeHost::Opcode::CREATE_CQ, 0, 8);
-    const auto context = (*in).sub(spec::connectx::create_cq_in::cq_context_entry);
-    context.set(spec::connectx::cq_context::log_cq_size, 2);
-    context.set(spec::connectx::cq_context::uar_page, host.uar);
-    context.set(spec::connectx::cq_context::c_eqn, eqn);
-    context.set(spec::connectx::cq_context::dbr_addr, host.allocate(8, 64));
-    fill(context);
-    cq = host.allocate(4096);
-    in.set_address(0, cq);
-    const auto reply = host.execute<spec::connectx::create_cq_out>(in);
-    ASSERT_TRUE(reply.ok());
-    cqn = reply.as<spec::connectx::create_cq_out>().get(spec::connectx::create_cq_out::cqn);
   }
   bool complete(bool solicited = false, std::byte mark = {}) {
     std::array<std::byte, 64> cqe{};
