@@ -70,6 +70,11 @@ class JingzhaoAndConnectx : public testing::Test {
     fill(j->memory, 1);
     fill(c.memory, 2);
   }
+  ~JingzhaoAndConnectx() override {
+    // Before the peer goes, because a driver that closes runs all devices.
+    j.reset();
+    world.a().hca = nullptr;
+  }
   World world;
   ConnectxPeer c;
   std::optional<Side> j;

@@ -71,13 +71,13 @@ class InfinibandLink : public World, public ::testing::Test {
 
 TEST_F(InfinibandLink, GoesDownWithARuleAndUpAgainByItself) {
   const wire::Lid lid(a().address.lid);
-  ASSERT_NE(subnet().manager().find(lid), nullptr);
+  ASSERT_NE(subnet()->manager().find(lid), nullptr);
   const auto& down = add_fault("port=jingzhao0,do=link-down");
   advance(1ms);
   EXPECT_EQ(changes(a()), std::vector{port_change_subtype::DOWN});
   EXPECT_EQ(state(a()), port_state::DOWN);
-  EXPECT_EQ(subnet().agent().state(1), port_state::DOWN) << "the switch's end";
-  EXPECT_EQ(subnet().manager().find(lid), nullptr);
+  EXPECT_EQ(subnet()->agent().state(1), port_state::DOWN) << "the switch's end";
+  EXPECT_EQ(subnet()->manager().find(lid), nullptr);
   advance(30s);
   EXPECT_EQ(changes(a()), std::vector<port_change_subtype>{}) << "it stays down";
   EXPECT_EQ(down.fired, 1u);
@@ -86,8 +86,8 @@ TEST_F(InfinibandLink, GoesDownWithARuleAndUpAgainByItself) {
   EXPECT_EQ(changes(a()), std::vector{port_change_subtype::UP});
   EXPECT_EQ(state(a()), port_state::ACTIVE);
   EXPECT_EQ(must(a().hca->query_port()).lid, lid.value());
-  EXPECT_NE(subnet().manager().find(lid), nullptr);
-  EXPECT_EQ(subnet().manager().counters().refused, 0u);
+  EXPECT_NE(subnet()->manager().find(lid), nullptr);
+  EXPECT_EQ(subnet()->manager().counters().refused, 0u);
   connect_sides();
   expect_success(write(), 1, CompletionOpcode::kRdmaWrite);
   EXPECT_TRUE(same(left->bytes(0, 4096), right->bytes(0, 4096)));
