@@ -39,12 +39,14 @@ util::Time Fleet::run(util::Time now) {
 
 void Fleet::run_before(util::Time until, const std::function<bool()>& look) {
   for (;;) {
+    util::Time due;
     do {
       while (pass()) {
       }
+      due = next();  // before `look` polls
     } while (look());
-    if (next() >= until) break;
-    advance_to(next());
+    if (due >= until) break;
+    advance_to(due);
   }
   advance_to(until);
 }
