@@ -23,7 +23,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 /// Nothing would wake a thread that polls the socket.
-bool is_quiet(RoceHost& host) {
+bool is_quiet(LinkedHost& host) {
   pollfd one{.fd = host.socket().fd(), .events = POLLIN, .revents = 0};
   return ::poll(&one, 1, 0) == 0;
 }
@@ -115,7 +115,7 @@ TEST_F(RoceLinkTest, NothingIsSentWhileAFaultIsPending) {
 
 /// A path to a neighbor that does not answer: packets stay in the socket's buffer. To be called in
 /// a network of its own.
-wire::IbAddress path_to_silence(RoceHost& host) {
+wire::IbAddress path_to_silence(LinkedHost& host) {
   os::OwnNetwork::run(
       "ip link add va type veth peer name vb && ip link set va up &&"
       " ip address add 10.9.0.1/24 dev va");

@@ -22,9 +22,9 @@ struct ArrivedPacket {
 };
 
 /// A device and its way to other machines on a switch.
-class RoceHost {
+class LinkedHost {
  public:
-  explicit RoceHost(unsigned number, util::TimeSource clock)
+  explicit LinkedHost(unsigned number, util::TimeSource clock)
       : gid_(loopback_address(number)),
         mac_(wire::MacAddress::from_u64(0x020000000000 + number)),
         hub_(fabric_.create_port("hub")),
@@ -117,7 +117,7 @@ class RoceLinkTest : public testing::Test {
   std::vector<std::byte> bytes_;
   util::Time now_{std::chrono::hours(1)};
   const util::TimeSource clock_ = [this] { return now_; };
-  RoceHost a_{1, clock_}, b_{2, clock_};
+  LinkedHost a_{1, clock_}, b_{2, clock_};
   const std::vector<std::byte> payload_ = [] {
     std::vector<std::byte> bytes(1000);
     for (std::size_t i = 0; i != bytes.size(); ++i) bytes[i] = std::byte(i * 7);
