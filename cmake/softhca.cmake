@@ -250,19 +250,20 @@ function(softhca_test_library target)
   softhca_use_batches(${target})
 endfunction()
 
-# softhca_test_host(<folder> [LINK <target>...]): the library <folder>_test_host from all files of tests/unit/<folder>
-# that are no tests. Its tests use it, and fuzzers may.
+# softhca_test_host(<folder> [LINK <target>...]): the library <folder>_test_host from all files of tests/unit/<folder> and of its
+# chapters that are no tests. Its tests use it, and fuzzers may.
 function(softhca_test_host folder)
   cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/unit/${folder}/*.cc)
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/unit/${folder}/*.cc
+       ${CMAKE_SOURCE_DIR}/tests/unit/${folder}/*/*.cc)
   list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
   softhca_test_library(${folder}_test_host ${sources})
   target_include_directories(${folder}_test_host PUBLIC ${CMAKE_SOURCE_DIR}/tests/unit)
   target_link_libraries(${folder}_test_host PUBLIC ${folder} ${ARG_LINK} GTest::gmock)
 endfunction()
 
-# softhca_test(<folder> [WAITS] [DIRECTORY tests/unit] [DEPENDS <folder>...] [LINK <target>...]): <directory>/<folder>/*_test.cc.
-# WAITS: its tests wait most of the time, so that they need half a processor.
+# softhca_test(<folder> [WAITS] [DIRECTORY tests/unit] [DEPENDS <folder>...] [LINK <target>...]): the tests of
+# <directory>/<folder> and of its chapters. WAITS: its tests wait most of the time, so that they need half a processor.
 function(softhca_test folder)
   cmake_parse_arguments(ARG "WAITS" "DIRECTORY" "DEPENDS;LINK" ${ARGN})
   set(halves 2)
@@ -273,7 +274,8 @@ function(softhca_test folder)
     set(ARG_DIRECTORY tests/unit)
   endif()
   string(REPLACE "/" "_" name ${folder})
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${ARG_DIRECTORY}/${folder}/*.cc)
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${ARG_DIRECTORY}/${folder}/*.cc
+       ${CMAKE_SOURCE_DIR}/${ARG_DIRECTORY}/${folder}/*/*_test.cc)
   if(NOT sources)
     return()
   endif()

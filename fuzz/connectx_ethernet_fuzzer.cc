@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "card.h"
-#include "connectx/ethernet_host.h"
+#include "connectx/ethernet/ethernet_host.h"
 #include "connectx_world.h"
 #include "pcie/bus_master.h"
 #include "util/endian.h"

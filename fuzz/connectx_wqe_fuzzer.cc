@@ -14,9 +14,9 @@
 #include <span>
 #include <vector>
 
+#include "connectx/qp/rdma_test_host.h"
 #include "connectx/qp/send_wqe.h"
 #include "connectx/queue/receive_wqe.h"
-#include "connectx/rdma_test_host.h"
 #include "connectx_world.h"
 #include "spec/connectx/wqe.h"
 

@@ -1,6 +1,5 @@
 // A program that writes any command to the device file of rdma_cm, and peers that send any
-// management datagram. Commands use any identifiers, addresses and states. Datagrams are built from
-// communication IDs found on the wire, or are recorded ones with words changed.
+// management datagram (rdma_cm_peers.h). Commands use any identifiers, addresses and states.
 //
 // Whatever they do, a command returns 0 or an errno, and pending unread requests never exceed the
 // program's backlog. Once the program has closed all its channels, no port number is in use.
@@ -12,17 +11,14 @@
 
 #include <cstdint>
 #include <cstring>
-#include <deque>
 #include <set>
 
-#include "cm/message.h"
-#include "fabric/tap.h"
 #include "oracle.h"
 #include "rdma_cm/manager.h"
+#include "rdma_cm_peers.h"
 #include "script.h"
 #include "util/log.h"
 #include "uverbs/program.h"
-#include "wire/ib_header.h"
 
 namespace softhca::rdma_cm {
 namespace {
@@ -30,28 +26,6 @@ namespace {
 using namespace cm;
 using fuzz::check;
 using fuzz::Script;
-
-const driver::Gid kOwn = driver::Gid::from_ipv4(198, 18, 0, 1);
-const driver::Gid kGuest = driver::Gid::from_ipv4(198, 19, 0, 1);
-const driver::Gid kOwnLinkLocal{{std::byte{0xfe}, std::byte{0x80}}};
-const wire::MacAddress kOwnMac{{std::byte{2}}};
-constexpr std::uint32_t kMadsKept = 16;
-
-/// A tap that records the last datagrams between QP1s.
-class Ear final : public fabric::Tap {
- public:
-  void handle_port(std::uint32_t, std::string_view, wire::Link) override {}
-  void handle_frame(std::uint32_t, const wire::Frame& frame) override {
-    const auto packet = wire::IbPacket::parse(frame);
-    if (!packet || packet->bth.dest_qp != wire::Qpn(1)) return;
-    if (packet->payload_size != std::tuple_size_v<Mad>) return;
-    Mad mad;
-    frame.copy_range(packet->payload_offset, mad);
-    if (heard.size() == kMadsKept) heard.pop_front();
-    heard.push_back(mad);
-  }
-  std::deque<Mad> heard;
-};
 
 class Numbers final : public PortNumbers {
  public:
@@ -70,8 +44,7 @@ class Numbers final : public PortNumbers {
 
 class World {
  public:
-  explicit World(Script script) : script_(script), peer_(program_.network().create_port("peer")) {
-    program_.network().set_tap(&ear_);
+  explicit World(Script script) : script_(script), peers_(script_, program_.network()) {
     check(program_.device().set_gid(1, uverbs::GidEntry{.gid = kOwnLinkLocal}).has_value());
     const Manager::Port port{program_.device(), 1};
     manager_ = *Manager::create(
@@ -89,7 +62,6 @@ class World {
                      .number = {}}});
     open();
   }
-  ~World() { program_.network().set_tap(nullptr); }
 
   void play() {
     while (!script_.empty()) {
@@ -328,98 +300,17 @@ class World {
       case 23:
         return run();
       case 24:
-        return new_datagram();
+        peers_.send_new();
+        return run();
       case 25:
-        return old_datagram();
+        peers_.send_old();
+        return run();
     }
-  }
-
-  // Datagrams of peers ----------------------------------------------------------------------------
-
-  driver::Gid sender() {
-    switch (script_.byte() % 4) {
-      case 0:
-        return kOwn;
-      case 1:
-        return kOwnLinkLocal;
-      default:
-        return kGuest;
-    }
-  }
-  /// A communication ID that one end uses.
-  std::uint32_t comm_id() {
-    const auto which = script_.byte();
-    if (ear_.heard.empty() || which >= 0xf0) return which;
-    const auto& mad = ear_.heard[which / 2 % ear_.heard.size()];
-    return util::load_be32(mad.data() + spec::mad_header::kSize + (which & 1) * 4);
-  }
-  /// A datagram of a kind that a peer could send.
-  void new_datagram() {
-    static constexpr cm_attribute kKinds[] = {
-        cm_attribute::REQ,      cm_attribute::REP,  cm_attribute::RTU, cm_attribute::REJ,
-        cm_attribute::DREQ,     cm_attribute::DREP, cm_attribute::MRA, cm_attribute::SIDR_REQ,
-        cm_attribute::SIDR_REP, cm_attribute::REQ};
-    const auto kind = kKinds[script_.byte() % std::size(kKinds)];
-    const auto from = sender();
-    Message<spec::cm_req> message(kind, script_.byte());
-    auto mad = message.mad();
-    const auto body = std::span(mad).subspan(spec::mad_header::kSize);
-    const auto put = [&](std::size_t at, std::uint32_t value) {
-      util::store_be32(body.data() + at, value);
-    };
-    put(0, comm_id());
-    if (kind == cm_attribute::REQ || kind == cm_attribute::SIDR_REQ) {
-      // service_id, and the address that it is for (Annex A11).
-      const auto how = script_.byte();
-      const std::uint32_t space = (how & 0x80) != 0 ? RDMA_PS_UDP : RDMA_PS_TCP;
-      util::store_be64(body.data() + 8, std::uint64_t{space} << 16 | (7000u + how % 4));
-      const std::size_t cma = kind == cm_attribute::REQ ? 0x8c : 0x10;
-      put(cma, ((how & 0x40) != 0 ? 6u : 4u) << 20 | 5000u);
-      std::ranges::copy(from.bytes, body.begin() + static_cast<long>(cma) + 4);
-      std::ranges::copy(kOwn.bytes, body.begin() + static_cast<long>(cma) + 20);
-    } else {
-      put(4, comm_id());
-    }
-    change(body);
-    arrive(mad, from);
-  }
-  /// A recorded datagram.
-  void old_datagram() {
-    if (ear_.heard.empty()) return;
-    auto mad = ear_.heard[script_.byte() % ear_.heard.size()];
-    change(mad);
-    arrive(mad, sender());
-  }
-  void change(std::span<std::byte> bytes) {
-    for (unsigned n = script_.byte() % 8; n != 0; --n) {
-      const auto at = script_.byte() % (bytes.size() / 4) * 4;
-      util::store_be32(bytes.data() + at, script_.dword());
-    }
-  }
-  void arrive(const Mad& mad, const driver::Gid& from) {
-    wire::IbAddress address;
-    address.destination_mac = kOwnMac;
-    address.source_mac = wire::MacAddress::from_u64(0x020000000009);
-    address.source_gid = wire::Gid::from(from.bytes);
-    address.destination_gid = wire::Gid::from(from.is_ipv4() ? kOwn.bytes : kOwnLinkLocal.bytes);
-    address.hop_limit = kHopLimit;
-    wire::Bth bth;
-    bth.opcode = wire::Opcode::UD_SEND_ONLY;
-    bth.dest_qp = wire::Qpn(1);
-    wire::ExtHeaders ext;
-    ext.deth = {wire::QKey(softhca::spec::infiniband::kGsiQkey), wire::Qpn(1)};
-    wire::Frame frame;
-    wire::IbHeader(address).emit(bth, ext, mad.size(), frame);
-    (void)frame.add_segment(mad);
-    (void)frame.own_segments();
-    (void)peer_->transmit(frame);
-    run();
   }
 
   Script script_;
-  Ear ear_;
   uverbs::Program program_;
-  std::unique_ptr<fabric::Port> peer_;
+  Peers peers_;
   uverbs::OwnMemory memory_;
   Numbers numbers_;
   bool guest_is_known_ = false;

@@ -29,7 +29,8 @@ struct LinkNote {
   enum class Kind : std::uint8_t { kIntroduced = 2, kReady, kSwitched, kGone, kDatagram };
 
   static constexpr std::uint16_t kEtherType = 0x88b6;
-  /// Stands behind the Ethernet header of all notes: distinguishes softhca's frames from other users' experiments.
+  /// Stands behind the Ethernet header of all notes: distinguishes softhca's frames from other
+  /// users' experiments.
   static constexpr std::string_view kOurs = "softhca";
 
   wire::MacAddress to;

@@ -187,8 +187,8 @@ std::size_t RoceLink::receive(std::size_t frames) {
                              [this](const wire::Gid& source) { peers_.note_source(source); });
     if (socket->has_complaint()) report(socket->take_complaint());
   }
-  count +=
-      multicast_.receive(*port_, frames, [this](const wire::Gid& source) { peers_.hear(source); });
+  count += multicast_.receive(*port_, frames,
+                              [this](const wire::Gid& source) { peers_.note_source(source); });
   return count;
 }
 

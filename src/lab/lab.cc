@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <stdexcept>
 
 #include "connectx/device.h"
@@ -17,10 +16,6 @@
 namespace softhca::lab {
 
 namespace {
-
-constexpr auto kEverything = std::numeric_limits<std::size_t>::max();
-/// Time step for a waiting driver when nothing else happens, so that its patience ends.
-constexpr auto kIdleStep = std::chrono::microseconds(100);
 
 /// Attributes of one card.
 struct Identity {
@@ -102,114 +97,53 @@ bool has_link(std::string_view model, wire::Link link) {
   return link == wire::Link::kEthernet || find_model(model).has_infiniband;
 }
 
-Lab::Lab(const std::vector<std::string>& names, const Options& options) : options_(options) {
-  util::set_log_level(options.log_level);
-  if (options.link == wire::Link::kInfiniband) subnet_.emplace(switch_);
+Lab::Lab(const std::vector<std::string>& names, const Options& options) : Network(options) {
   for (const auto& name : names) add(name);
 }
 
-Lab::~Lab() {
-  // Drivers first, because they run all devices while they wait.
-  for (auto& node : nodes_) node->device = nullptr;
-  for (auto& node : nodes_) {
-    node->host = nullptr;
-    node->function = nullptr;
-  }
-  nodes_.clear();  // destroys the ports before the switch that they belong to is replaced
+std::string Lab::port_name(std::size_t index) const {
+  return fmt::format("{}{}", name(index), index);
 }
 
 void Lab::add(const std::string& name) {
   const auto& model = find_model(name);
-  if (!has_link(name, options_.link)) {
+  if (!has_link(name, options().link)) {
     throw std::runtime_error(fmt::format("{}: its port is Ethernet, and no other", name));
   }
   const auto number = static_cast<std::uint8_t>(nodes_.size() + 1);
-  auto node = std::make_unique<Node>();
-  node->name = name;
-  const auto label = fmt::format("{}{}", name, nodes_.size());
-  node->port = switch_.create_port(label);
-  fabric::Port* port = node->port.get();
-  if (options_.virtual_time) {
-    node->link =
-        std::make_unique<fabric::FaultyLink>(*port, faults_, label, nodes_.size(), options_.link);
-    port = node->link.get();
-  }
+  auto& node = nodes_.emplace_back();
+  node.name = name;
+  const auto label = port_name(nodes_.size() - 1);
+  auto& port = create_port(label);
   const auto mac = wire::MacAddress::from_u64(0x020000000000u + number);
-  node->function = model.make({.name = label,
-                               .mac = mac,
-                               .guid = 0x0200000000000000u + number,
-                               .clock = [this] { return now(); },
-                               .link = options_.link},
-                              *port);
-  driver::InProcessHost::Options host;
-  host.progress = [this] { progress(); };
-  host.clock = [this] { return now(); };
-  node->host = std::make_unique<driver::InProcessHost>(*node->function, std::move(host));
-  nodes_.push_back(std::move(node));
-  auto& made = *nodes_.back();
-  auto device = model.open(*made.host, mac);
-  if (!device) throw std::runtime_error(fmt::format("{}: {}", label, device.error().message));
-  made.device = std::make_unique<driver::verbs::Device>(std::move(*device));
-  const auto up = wait_for_link(made);
+  node.function = model.make({.name = label,
+                              .mac = mac,
+                              .guid = 0x0200000000000000u + number,
+                              .clock = [this] { return now(); },
+                              .link = options().link},
+                             port);
+  Network::add(*node.function);
+  node.host = std::make_unique<driver::InProcessHost>(*node.function, host_options());
+  auto opened = model.open(*node.host, mac);
+  if (!opened) throw std::runtime_error(fmt::format("{}: {}", label, opened.error().message));
+  auto& device =
+      *devices_.emplace_back(std::make_unique<driver::verbs::Device>(std::move(*opened)));
+  const auto up = wait_for_link(device);
   if (!up) throw std::runtime_error(fmt::format("{}: {}", label, up.error().message));
-  const auto named = made.device->set_gid(0, driver::Gid::from_ipv4(10, 0, 0, number));
+  const auto named = device.set_gid(0, driver::Gid::from_ipv4(10, 0, 0, number));
   if (!named) throw std::runtime_error(fmt::format("{}: {}", label, named.error().message));
 }
 
 /// Waits for the link: on InfiniBand the port waits for its subnet manager.
-util::Result<void> Lab::wait_for_link(Node& node) {
+util::Result<void> Lab::wait_for_link(driver::verbs::Device& device) {
   const auto limit = now() + std::chrono::seconds(10);
   while (now() < limit) {
-    const auto up = node.device->link_is_up();
+    const auto up = device.link_is_up();
     if (!up) return tl::unexpected(up.error());
     if (*up) return {};
     progress();
   }
   return util::fail("the port does not come up");
-}
-
-bool Lab::pass() {
-  const auto time = now();
-  auto next = subnet_ ? subnet_->run(time) : util::kNever;
-  for (auto& node : nodes_) {
-    node->function->note_time(time);
-    if (node->link) node->link->handle_timeout(time);
-  }
-  // Before any device runs: it may free the memory that frames refer to, and a frame that came
-  // after its run would wait for the next event.
-  switch_.deliver(kEverything);
-  for (auto& node : nodes_) {
-    next = std::min(next, node->function->run(time));
-    // A delivered frame may make work for a device that has already run.
-    if (switch_.has_work()) next = time;
-    switch_.deliver(kEverything);
-  }
-  for (const auto& node : nodes_) {
-    if (node->link) next = std::min(next, node->link->next_event());
-  }
-  next_ = next;
-  return next_ <= time;
-}
-
-void Lab::progress() {
-  if (!pass() && options_.virtual_time) now_ = std::min(next_, now_ + kIdleStep);
-}
-
-bool Lab::run_until(const std::function<bool()>& done) {
-  const auto limit = now_ + std::chrono::minutes(1);
-  while (!done()) {
-    if (pass()) continue;
-    if (done()) return true;
-    if (next_ == util::kNever || now_ > limit) return false;
-    now_ = next_;
-  }
-  return true;
-}
-
-void Lab::advance(util::Duration duration) {
-  const auto end = now_ + duration;
-  while (pass() || next_ <= end) now_ = std::max(now_, next_);
-  now_ = end;
 }
 
 }  // namespace softhca::lab

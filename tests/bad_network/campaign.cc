@@ -51,14 +51,14 @@ Outcome Campaign::run(util::Duration time) {
     weather_.handle();
     tend();
     if (fleet_.now() >= next_act_) act();
-    fleet_.run(std::min(next(), end), [this] { return look(); });
+    fleet_.run_before(std::min(next(), end), [this] { return look(); });
   }
   weather_.clear();
   const auto quiet = fleet_.now() + 30s;
   while (fleet_.now() < quiet) {
     tend();
     for (auto& connection : connections_) connection->fill_receives();
-    fleet_.run(fleet_.now() + 1s, [this] { return look(); });
+    fleet_.run_before(fleet_.now() + 1s, [this] { return look(); });
   }
   check_at_rest();
   return outcome();

@@ -227,7 +227,7 @@ class ForgedAnswersTest : public StrangersTest, public testing::WithParamInterfa
   /// Makes a request under way, whose answers are lost.
   void SetUp() override {
     make(QpType::kRc);
-    fleet_.faults().add(fabric::parse_fault("port=" + fleet_.name(1) + ",do=lose").value());
+    fleet_.faults().add(fabric::parse_fault("port=" + fleet_.port_name(1) + ",do=lose").value());
     const auto piece = a_->region.piece(1024, GetParam().length);
     ASSERT_EQ(a_->qp.post_send({.opcode = GetParam().request,
                                 .pieces = {&piece, 1},

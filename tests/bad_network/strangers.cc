@@ -89,7 +89,7 @@ void StrangersTest::inject(std::vector<std::byte> bytes) {
 }
 
 void StrangersTest::run() {
-  fleet_.run(fleet_.now() + std::chrono::milliseconds(1), [] { return false; });
+  fleet_.run_before(fleet_.now() + std::chrono::milliseconds(1), [] { return false; });
 }
 
 std::vector<std::byte> StrangersTest::all_memory() const {

@@ -104,7 +104,7 @@ std::string Weather::draw_storm() {
 void Weather::start(unsigned host) {
   const bool is_storm = below(random_, kStorms) == 0;
   const auto text =
-      fmt::format("port={},{}", fleet_.name(host), is_storm ? draw_storm() : draw_rule());
+      fmt::format("port={},{}", fleet_.port_name(host), is_storm ? draw_storm() : draw_rule());
   auto rule = must(fabric::parse_fault(text));
   const auto action = rule.action;
   const auto until =

@@ -6,7 +6,7 @@
 int main(int count, char** words) {
   const std::string_view wanted = count > 1 ? words[1] : "";
   for (const auto cases : {lives::ends(), lives::pages(), lives::signals(), lives::files(),
-                           lives::held(), lives::tree()}) {
+                           lives::limits(), lives::meanwhile(), lives::held(), lives::tree()}) {
     for (const auto& one : cases) {
       if (wanted == one.name) return one.run();
     }

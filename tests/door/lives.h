@@ -2,6 +2,8 @@
 // observations; lives.py has the expected output.
 #pragma once
 
+#include <infiniband/mlx5dv.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -17,16 +19,34 @@ struct Case {
   int (*run)();
 };
 
-std::span<const Case> ends();     ///< lives_ends.cc: how processes end
-std::span<const Case> pages();    ///< lives_pages.cc: protections of memory that a device uses
-std::span<const Case> signals();  ///< lives_signals.cc: handlers of the program
-std::span<const Case> files();    ///< lives_files.cc: descriptors
-std::span<const Case> held();     ///< lives_held.cc: threads stopped in the middle of a call
-std::span<const Case> tree();     ///< lives_tree.cc: files of the tree
+std::span<const Case> ends();       ///< lives_ends.cc: how processes end
+std::span<const Case> pages();      ///< lives_pages.cc: protections of memory that a device uses
+std::span<const Case> signals();    ///< lives_signals.cc: handlers of the program
+std::span<const Case> files();      ///< lives_files.cc: descriptors
+std::span<const Case> limits();     ///< lives_limits.cc: processes with few rights
+std::span<const Case> meanwhile();  ///< lives_meanwhile.cc: other calls during a long one
+std::span<const Case> held();       ///< lives_held.cc: threads stopped in the middle of a call
+std::span<const Case> tree();       ///< lives_tree.cc: files of the tree
 
 /// Prints whether a call has succeeded.
 inline void tell(const char* what, long result) {
   std::printf("%s: %s\n", what, result >= 0 ? "ok" : std::strerror(errno));
+}
+
+inline ibv_device* first() {
+  auto** const list = ibv_get_device_list(nullptr);
+  expect(list != nullptr && list[0] != nullptr, "no device");
+  return list[0];
+}
+
+inline ibv_context* open_first() { return ibv_open_device(first()); }
+
+inline ibv_context* open_devx() {
+  mlx5dv_context_attr devx{};
+  devx.flags = MLX5DV_CONTEXT_FLAGS_DEVX;
+  auto* const context = mlx5dv_open_device(first(), &devx);
+  expect(context != nullptr, "open");
+  return context;
 }
 
 /// Posts one operation of a queue pair of `loop` on `size` bytes of its peer's memory.

@@ -25,6 +25,6 @@ def likely_suites(file, sources):
 def likely(file, program):
     """Patterns of gtest for such suites of a test program, with those of parameters. None if there is none."""
     folder = program.removesuffix("_test")
-    sources = {path.name: path.read_text() for place in ("tests/unit", "tests")
-               for path in sorted((ROOT / place / folder).glob("*_test.cc"))}
+    sources = {str(path): path.read_text() for place in ("tests/unit", "tests")
+               for path in sorted((ROOT / place / folder).rglob("*_test.cc"))}
     return [pattern for suite in likely_suites(file, sources) for pattern in (f"{suite}.*", f"*/{suite}.*")]

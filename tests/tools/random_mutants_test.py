@@ -154,11 +154,14 @@ class JudgeTest(unittest.TestCase):
 
 class LikelyTest(unittest.TestCase):
     def test_suites_of_files_that_include_the_header_or_have_the_name(self):
-        sources = {"a_test.cc": '#include "wire/a.h"\nTEST(One, X) {\nTEST_F(Two, Y) {\n', "b_test.cc": "TEST_P(Three, Z) {\n",
+        sources = {"a_test.cc": '#include "wire/a.h"\nTEST(One, X) {\nTEST_F(Two, Y) {\n', "x/b_test.cc": "TEST_P(Three, Z) {\n",
                    "c_test.cc": '#include "wire/other/a.h"\nTEST(Four, X) {\n'}
         self.assertEqual(likely.likely_suites("src/wire/a.cc", sources), ["One", "Two"])
         self.assertEqual(likely.likely_suites("src/wire/x/b.h", sources), ["Three"])
         self.assertEqual(likely.likely_suites("src/wire/d.cc", sources), [])
+
+    def test_files_in_the_chapters_of_a_folder_count(self):
+        self.assertIn("RdmaCqe.*", likely.likely("src/connectx/qp/cqe.cc", "connectx_test"))
 
 
 if __name__ == "__main__":

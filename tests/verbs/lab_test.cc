@@ -73,36 +73,59 @@ TEST(Lab, RunUntilGivesUpOnAConditionThatNeverHolds) {
   EXPECT_TRUE(lab.run_until([] { return true; }));
 }
 
-/// How many of a hundred UC messages reach device 1 before the first loss.
-std::size_t arrived(std::string_view fault) {
-  Lab lab({"jingzhao", "jingzhao"}, {.virtual_time = true});
-  lab.faults().add(fabric::parse_fault(fault).value());
-  auto pd_a = lab.device(0).allocate_pd().value(), pd_b = lab.device(1).allocate_pd().value();
-  std::vector<std::byte> memory(64);
-  auto to = pd_b.register_memory(memory, driver::MemoryAccess::all()).value();
-  auto cq_a = lab.device(0).create_cq().value(), cq_b = lab.device(1).create_cq().value();
-  using driver::verbs::QpType;
-  const driver::verbs::Capacity capacity{.inline_size = 16};
-  auto a = pd_a.create_qp(
-                   {.type = QpType::kUc, .send_cq = cq_a, .receive_cq = cq_a, .capacity = capacity})
-               .value();
-  auto b = pd_b.create_qp(
-                   {.type = QpType::kUc, .send_cq = cq_b, .receive_cq = cq_b, .capacity = capacity})
-               .value();
-  EXPECT_TRUE(driver::verbs::connect(a, b));
-  std::size_t count = 0;
-  for (unsigned i = 0; i != 100; ++i) {
-    const auto place = to.piece(0, 64);
-    EXPECT_EQ(b.post_receive({.pieces = {&place, 1}}), driver::PostStatus::kOk);
-    EXPECT_EQ(a.post_send({.inline_data = std::span<const std::byte>(memory).first(8)}),
-              driver::PostStatus::kOk);
-    EXPECT_TRUE(cq_a.wait());
-    lab.advance(1ms);
-    driver::Completion done;
-    count += cq_b.poll({&done, 1});
-    if (count != i + 1) break;
+/// UC messages from device 0 to device 1, whose links fail by a rule.
+class Messages {
+ public:
+  explicit Messages(std::string_view rule) {
+    lab_.add_fault(rule);
+    EXPECT_TRUE(driver::verbs::connect(a_, b_));
   }
-  return count;
+
+  void send() {
+    const auto place = to_.piece(0, 64);
+    EXPECT_EQ(b_.post_receive({.pieces = {&place, 1}}), driver::PostStatus::kOk);
+    EXPECT_EQ(a_.post_send({.inline_data = std::span<const std::byte>(memory_).first(8)}),
+              driver::PostStatus::kOk);
+    EXPECT_TRUE(cq_a_.wait());
+  }
+  bool arrived() {
+    driver::Completion done;
+    return cq_b_.poll({&done, 1}) == 1;
+  }
+  Lab& lab() { return lab_; }
+
+ private:
+  driver::verbs::QueuePair make_qp(driver::verbs::ProtectionDomain& pd,
+                                   driver::verbs::CompletionQueue& cq) {
+    return pd
+        .create_qp({.type = driver::verbs::QpType::kUc,
+                    .send_cq = cq,
+                    .receive_cq = cq,
+                    .capacity = {.inline_size = 16}})
+        .value();
+  }
+
+  Lab lab_{{"jingzhao", "jingzhao"}, {.virtual_time = true}};
+  std::vector<std::byte> memory_ = std::vector<std::byte>(64);
+  driver::verbs::ProtectionDomain pd_a_ = lab_.device(0).allocate_pd().value();
+  driver::verbs::ProtectionDomain pd_b_ = lab_.device(1).allocate_pd().value();
+  driver::verbs::MemoryRegion to_ =
+      pd_b_.register_memory(memory_, driver::MemoryAccess::all()).value();
+  driver::verbs::CompletionQueue cq_a_ = lab_.device(0).create_cq().value();
+  driver::verbs::CompletionQueue cq_b_ = lab_.device(1).create_cq().value();
+  driver::verbs::QueuePair a_ = make_qp(pd_a_, cq_a_);
+  driver::verbs::QueuePair b_ = make_qp(pd_b_, cq_b_);
+};
+
+/// How many of a hundred messages reach device 1 before the first loss.
+std::size_t arrived(std::string_view rule) {
+  Messages messages(rule);
+  for (std::size_t count = 0; count != 100; ++count) {
+    messages.send();
+    messages.lab().advance(1ms);
+    if (!messages.arrived()) return count;
+  }
+  return 100;
 }
 
 TEST(Lab, ALinkFailsByTheRulesOfItsPort) {
@@ -132,6 +155,27 @@ TEST(Lab, AFrameThatALinkReleasesIsAnsweredAtThisTime) {
             driver::PostStatus::kOk);
   lab.advance(3ms);
   EXPECT_EQ(to, from);
+}
+
+TEST(Lab, ADelayedFrameArrivesWhenItsDelayIsOver) {
+  Messages messages("port=jingzhao0,do=delay,time=3ms");
+  const auto before = messages.lab().now();
+  messages.send();
+  EXPECT_FALSE(messages.arrived());
+  EXPECT_TRUE(messages.lab().run_until([&] { return messages.arrived(); }));
+  EXPECT_GE(messages.lab().now() - before, 3ms);
+  EXPECT_LT(messages.lab().now() - before, 4ms);
+}
+
+TEST(Lab, ARuleThatCannotBeReadIsRefused) {
+  Lab lab({"jingzhao"}, {.virtual_time = true});
+  EXPECT_THROW(lab.add_fault("port=jingzhao0,do=dance"), std::runtime_error);
+  EXPECT_TRUE(lab.faults().rules().empty());
+}
+
+TEST(Lab, ADeviceThatIsRefusedClosesThoseBeforeIt) {
+  EXPECT_THAT(refusal({"jingzhao", "jingzhao", "connectx"}, {.link = wire::Link::kInfiniband}),
+              HasSubstr("Ethernet"));
 }
 
 }  // namespace

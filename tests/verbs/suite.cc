@@ -63,8 +63,8 @@ std::optional<SharedReceiveQueue> make_srq(ProtectionDomain& pd, const Side::Opt
 }  // namespace
 
 Side::Side(Device& on, const Options& options)
-    : device(on),
-      memory(kMemory),
+    : SideMemory(kMemory),
+      device(on),
       pd(must(on.allocate_pd())),
       region(must(pd.register_memory(memory, options.access))),
       send_cq(must(on.create_cq(options.cq_entries))),
@@ -108,8 +108,7 @@ void Verbs::TearDown() {
 }
 
 const fabric::NetworkFaults::Counters& Verbs::lose(std::string_view keys) {
-  auto rule = must(fabric::parse_fault(fmt::format("port={}0{},do=lose", GetParam().from, keys)));
-  return *lab().faults().find(lab().faults().add(std::move(rule)))->counters;
+  return lab().add_fault(fmt::format("port={}{},do=lose", lab().port_name(0), keys));
 }
 
 void Verbs::make_sides(const Side::Options& options) {
@@ -123,13 +122,7 @@ void Verbs::connect_sides(QpType type, const ConnectionOptions& options) {
 }
 
 std::vector<Completion> Verbs::wait(CompletionQueue& cq, std::size_t count) {
-  std::vector<Completion> found;
-  lab_->run_until([&] {
-    Completion next;
-    while (found.size() < count && cq.poll({&next, 1}) == 1) found.push_back(next);
-    return found.size() >= count;
-  });
-  return found;
+  return driver::test::wait(*lab_, cq, count);
 }
 
 std::optional<AsyncEvent> Verbs::wait_event(Device& device) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "driver/expect.h"
+#include "driver/side.h"
 #include "driver/verbs/verbs.h"
 #include "lab/lab.h"
 
@@ -47,7 +48,7 @@ bool is_skipped(const TestName& test, const Pair& pair);
 std::string name_of(const testing::TestParamInfo<Pair>& info);
 
 /// One side of the test.
-struct Side {
+struct Side : driver::test::SideMemory {
   static constexpr std::size_t kMemory = 256 << 10;
   struct Options {
     QpType type = QpType::kRc;
@@ -58,16 +59,12 @@ struct Side {
   };
   Side(Device& on, const Options& options);
 
-  std::span<std::byte> bytes(std::size_t offset, std::size_t length) {
-    return std::span(memory).subspan(offset, length);
-  }
   /// A receive of one piece.
   void receive(std::uint64_t id, std::size_t offset, std::size_t length);
   /// A signaled request of one piece, at the start of the memory.
   PostStatus send(SendOpcode opcode, std::size_t length, std::uint64_t id = 1);
 
   Device& device;
-  std::vector<std::byte> memory;
   ProtectionDomain pd;
   MemoryRegion region;
   CompletionQueue send_cq;

@@ -2,10 +2,10 @@
 #include <gtest/gtest.h>
 
 #include "connectx/base/resources.h"
-#include "connectx/ethernet_frames.h"
-#include "connectx/ethernet_send.h"
-#include "connectx/rdma_test_host.h"
-#include "connectx/rdma_wqe_builder.h"
+#include "connectx/ethernet/frames.h"
+#include "connectx/ethernet/send_host.h"
+#include "connectx/qp/rdma_test_host.h"
+#include "connectx/qp/wqe_builder.h"
 
 namespace softhca::connectx::test {
 namespace {

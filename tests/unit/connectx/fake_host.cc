@@ -9,7 +9,6 @@
 #include "connectx/base/user_contexts.h"
 #include "connectx/command/refusals.h"
 #include "pcie/bus_master.h"
-#include "spec/connectx/cq.h"
 #include "spec/connectx/cqe.h"
 #include "spec/connectx/eq.h"
 #include "spec/connectx/hca.h"
@@ -308,7 +307,8 @@ std::uint32_t FakeHost::create_eq(unsigned log_size, std::uint64_t events, unsig
   return reply.as<s::create_eq_out>().get(s::create_eq_out::eq_number);
 }
 
-HostCq FakeHost::create_cq(unsigned log_size, std::uint32_t eqn, unsigned stride) {
+HostCq FakeHost::create_cq(unsigned log_size, std::uint32_t eqn, unsigned stride,
+                           const Fill<s::cq_context>& fill) {
   const auto bytes = std::size_t{stride} << log_size;
   HostCq cq{
       .log_size = log_size, .ring = allocate(bytes), .record = allocate(8, 64), .stride = stride};
@@ -323,6 +323,7 @@ HostCq FakeHost::create_cq(unsigned log_size, std::uint32_t eqn, unsigned stride
         context.set(s::cq_context::uar_page, uar);
         context.set(s::cq_context::c_eqn, eqn);
         context.set(s::cq_context::dbr_addr, cq.record);
+        if (fill) fill(context);
       },
       page_list(cq.ring, bytes));
   EXPECT_TRUE(reply) << reply.reason();

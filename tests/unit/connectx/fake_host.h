@@ -16,9 +16,10 @@
 #include <vector>
 
 #include "connectx/cable.h"
-#include "connectx/command_message.h"
+#include "connectx/command/command_message.h"
 #include "connectx/device.h"
 #include "fabric/switch.h"
+#include "spec/connectx/cq.h"
 
 namespace softhca::connectx {
 
@@ -61,6 +62,8 @@ class FakeHost {
   using Opcode = spec::connectx::command_opcode;
   using Entry = spec::connectx::command_queue_entry;
   using Block = spec::connectx::command_mailbox_block;
+  template <class Layout>
+  using Fill = std::function<void(util::MutableView<Layout>)>;
 
   static constexpr std::uint64_t kMemoryAt = HostOptions::kMemoryAt;
   static constexpr std::uint64_t kMemorySize = HostOptions::kMemorySize;
@@ -118,8 +121,8 @@ class FakeHost {
     return execute(in.bytes(), Out::kSize + tail);
   }
   /// The same for an input filled by `fill`, followed by a list.
-  template <class Out, class In, class Fill>
-  Reply call(Opcode opcode, Fill&& fill, std::span<const std::byte> tail = {},
+  template <class Out, class In, class FillIn>
+  Reply call(Opcode opcode, FillIn&& fill, std::span<const std::byte> tail = {},
              std::uint16_t op_mod = 0, std::size_t out_tail = 0) {
     Input<In> in(opcode, op_mod, tail.size());
     fill(*in);
@@ -143,7 +146,9 @@ class FakeHost {
   std::uint32_t create_key(std::uint32_t pd);
   /// `events`: bit t is event type t, below 64.
   std::uint32_t create_eq(unsigned log_size, std::uint64_t events, unsigned vector);
-  HostCq create_cq(unsigned log_size, std::uint32_t eqn, unsigned stride = 64);
+  /// `fill` may change the context.
+  HostCq create_cq(unsigned log_size, std::uint32_t eqn, unsigned stride = 64,
+                   const Fill<spec::connectx::cq_context>& fill = {});
   /// The next CQE, or null. The device may overwrite it later.
   const std::byte* poll(HostCq& cq);
 

@@ -4,10 +4,10 @@
 
 #include <string>
 
-#include "connectx/ethernet_host.h"
+#include "connectx/ethernet/ethernet_host.h"
 #include "connectx/event/completion_queue.h"
-#include "connectx/rdma_test_host.h"
-#include "connectx/rdma_wqe_builder.h"
+#include "connectx/qp/rdma_test_host.h"
+#include "connectx/qp/wqe_builder.h"
 #include "spec/connectx/mkey.h"
 #include "util/inspected.h"
 

@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "connectx/rdma_test_host.h"
+#include "connectx/qp/rdma_test_host.h"
 #include "pcie/bus_master.h"
 #include "spec/connectx/hca.h"
 #include "spec/connectx/init_segment.h"

@@ -1,33 +1,22 @@
 #include "driver/world.h"
 
-#include <algorithm>
-#include <cstring>
-#include <limits>
-
-#include "util/log.h"
+#include <string>
+#include <utility>
 
 namespace softhca::driver::test {
 
-namespace {
-constexpr auto kEverything = std::numeric_limits<std::size_t>::max();
-}  // namespace
-
 Node::Node(World& world, unsigned number, softhca::connectx::DeviceOptions card) {
   const auto n = static_cast<std::uint8_t>(number + 1);
-  mac.bytes = {std::byte{0x02}, std::byte{}, std::byte{}, std::byte{}, std::byte{}, std::byte{n}};
+  mac = Mac::from_u64(0x020000000000u + n);
   gid = Gid::from_ipv4(192, 168, 10, n);
-  const auto name = "connectx" + std::to_string(number);
-  port = world.switch_.create_port(name);
-  card.name = name;
+  card.name = "connectx" + std::to_string(number);
   card.mac = mac;
   card.node_guid = 0x025fca0000000000u + n;
   card.clock = [&world] { return world.now(); };
-  link = std::make_unique<fabric::FaultyLink>(*port, world.faults_, name, number);
-  device = std::make_unique<softhca::connectx::Device>(std::move(card), *link);
-  host = std::make_unique<InProcessHost>(
-      *device, InProcessHost::Options{.progress = [&world] { world.progress(); },
-                                      .clock = [&world] { return world.now(); },
-                                      .on_interrupt = {}});
+  auto& port = world.create_port(card.name);
+  device = std::make_unique<softhca::connectx::Device>(std::move(card), port);
+  world.add(*device);
+  host = std::make_unique<InProcessHost>(*device, world.host_options());
 }
 
 void Node::open(const connectx::Hca::Options& options) {
@@ -36,9 +25,9 @@ void Node::open(const connectx::Hca::Options& options) {
 }
 
 World::World(const softhca::connectx::DeviceOptions& card_a,
-             const softhca::connectx::DeviceOptions& card_b) {
-  // Tests provoke refusals, whose warnings would hide what matters.
-  util::set_log_level(util::LogLevel::kError);
+             const softhca::connectx::DeviceOptions& card_b)
+    // Tests provoke refusals, whose warnings would hide what matters.
+    : Network({.virtual_time = true, .log_level = util::LogLevel::kError}) {
   nodes_.push_back(std::make_unique<Node>(*this, 0, card_a));
   nodes_.push_back(std::make_unique<Node>(*this, 1, card_b));
 }
@@ -55,10 +44,6 @@ void World::close() {
   }
 }
 
-const fabric::NetworkFaults::Counters& World::add_fault(std::string_view rule) {
-  return *faults_.find(faults_.add(must(fabric::parse_fault(rule))))->counters;
-}
-
 void World::open(const connectx::Hca::Options& options) {
   a().open(options);
   b().open(options);
@@ -66,21 +51,12 @@ void World::open(const connectx::Hca::Options& options) {
 
 util::Time World::run(util::Time now) {
   const auto before = heap ? heap() : 0;
-  auto next = util::kNever;
-  for (auto& node : nodes_) {
-    node->link->handle_timeout(now);
-    // Before a device runs: it may free the memory that frames refer to.
-    switch_.deliver(kEverything);
-    next = std::min({next, node->device->run(now), node->link->next_event()});
-    // A delivered frame may give work to a device that has already run.
-    if (switch_.has_work()) next = now;
-    switch_.deliver(kEverything);
-  }
+  const auto next = Network::run(now);
   if (heap) device_heap_ += heap() - before;
   return next;
 }
 
-Endpoint::Endpoint(Node& on, const Options& options) : node(on), memory(options.memory) {
+Endpoint::Endpoint(Node& on, const Options& options) : SideMemory(options.memory), node(on) {
   auto& hca = *node.hca;
   pd = must(connectx::ProtectionDomain::create(hca));
   key = must(connectx::MemoryKey::register_memory(*pd, memory, options.access));
@@ -93,16 +69,8 @@ Endpoint::Endpoint(Node& on, const Options& options) : node(on), memory(options.
                                               .receive = options.receive}));
 }
 
-std::uint64_t Endpoint::address(std::size_t offset) const {
-  return reinterpret_cast<std::uintptr_t>(memory.data()) + offset;
-}
-
 Sge Endpoint::piece(std::size_t offset, std::size_t length) const {
   return {address(offset), static_cast<std::uint32_t>(length), key->key()};
-}
-
-std::span<std::byte> Endpoint::bytes(std::size_t offset, std::size_t length) {
-  return std::span(memory).subspan(offset, length);
 }
 
 connectx::RemoteQueuePair Endpoint::as_remote(std::uint32_t psn) const {
@@ -120,16 +88,6 @@ void connect(Endpoint& a, Endpoint& b, connectx::Connection connection,
   must(a.qp->connect(b.as_remote(kPsnB), connection, access));
   connection.psn = kPsnB;
   must(b.qp->connect(a.as_remote(kPsnA), connection, access));
-}
-
-std::vector<Completion> wait(World& world, connectx::CompletionQueue& cq, std::size_t count) {
-  std::vector<Completion> found;
-  world.run_until([&] {
-    Completion next;
-    while (found.size() < count && cq.poll({&next, 1}) == 1) found.push_back(next);
-    return found.size() >= count;
-  });
-  return found;
 }
 
 }  // namespace softhca::driver::test

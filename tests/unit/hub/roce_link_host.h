@@ -11,9 +11,9 @@
 
 #include "fabric/recorder.h"
 #include "fabric/switch.h"
+#include "hub/loopback_address.h"
+#include "hub/open_roce_socket.h"
 #include "hub/roce_link.h"
-#include "loopback_address.h"
-#include "open_roce_socket.h"
 #include "util/time_source.h"
 #include "wire/group_mac.h"
 #include "wire/ib_header.h"
@@ -21,17 +21,17 @@
 
 namespace softhca::hub {
 
-struct Arrived {
+struct ArrivedPacket {
   wire::IbPacket packet;
   std::vector<std::byte> payload;
 };
 
 /// A device and its way to other machines on a switch.
-class Host {
+class LinkedHost {
  public:
-  explicit Host(unsigned number, util::TimeSource clock)
-      : Host(number, loopback_address(number), std::move(clock)) {}
-  Host(unsigned number, const wire::Gid& gid, util::TimeSource clock)
+  explicit LinkedHost(unsigned number, util::TimeSource clock)
+      : LinkedHost(number, loopback_address(number), std::move(clock)) {}
+  LinkedHost(unsigned number, const wire::Gid& gid, util::TimeSource clock)
       : gid_(gid),
         mac_(wire::MacAddress::from_u64(0x020000000000 + number)),
         hub_(fabric_.create_port("hub")),
@@ -42,7 +42,7 @@ class Host {
     receiver_.then = [this](const wire::Frame& frame) {
       const auto packet = wire::IbPacket::parse(frame);
       if (!packet) return;
-      Arrived arrived{*packet, {}};
+      ArrivedPacket arrived{*packet, {}};
       packet->for_each_payload_piece(frame, [&](std::span<const std::byte> piece) {
         arrived.payload.insert(arrived.payload.end(), piece.begin(), piece.end());
       });
@@ -108,7 +108,7 @@ class Host {
     link_.receive(fabric::kAllFrames);
     fabric_.deliver(fabric::kAllFrames);
   }
-  std::vector<Arrived> take() {
+  std::vector<ArrivedPacket> take() {
     turn();
     return std::exchange(arrived_, {});
   }
@@ -128,9 +128,36 @@ class Host {
   std::unique_ptr<fabric::Port> hub_;
   std::unique_ptr<fabric::Port> device_;
   fabric::Recorder receiver_, hub_receiver_;
-  std::vector<Arrived> arrived_;
+  std::vector<ArrivedPacket> arrived_;
   unsigned to_hub_ = 0;
   RoceLink link_;
+};
+
+class RoceLinkTest : public testing::Test {
+ protected:
+  /// Datagrams of `size` bytes from the first host.
+  std::vector<wire::RoceDatagram> datagrams(std::size_t count, const wire::Gid& to,
+                                            std::size_t size) {
+    bytes_.resize(size);
+    std::vector<wire::RoceDatagram> all(count);
+    for (auto& one : all) {
+      one.path = {.source = a_.gid(), .destination = to, .hop_limit = 64};
+      one.parts[0] = bytes_;
+      one.part_count = 1;
+      one.size = size;
+    }
+    return all;
+  }
+
+  std::vector<std::byte> bytes_;
+  util::Time now_{std::chrono::hours(1)};
+  const util::TimeSource clock_ = [this] { return now_; };
+  LinkedHost a_{1, clock_}, b_{2, clock_};
+  const std::vector<std::byte> payload_ = [] {
+    std::vector<std::byte> bytes(1000);
+    for (std::size_t i = 0; i != bytes.size(); ++i) bytes[i] = std::byte(i * 7);
+    return bytes;
+  }();
 };
 
 }  // namespace softhca::hub

@@ -38,7 +38,8 @@ wire::Gid ipv6(std::uint16_t head, std::uint8_t tail) {
   return gid;
 }
 
-void make_member(Host& host, const std::vector<wire::Gid>& groups, const char* interface = "lo") {
+void make_member(LinkedHost& host, const std::vector<wire::Gid>& groups,
+                 const char* interface = "lo") {
   host.link().set_groups(groups, ::if_nametoindex(interface));
 }
 
@@ -50,13 +51,13 @@ std::vector<std::byte> some_bytes() {
 
 class RoceMulticastTest : public testing::Test {
  protected:
-  static const RoceSocket& member(Host& host) {
+  static const RoceSocket& member(LinkedHost& host) {
     return *host.link().multicast().members().at(0).socket;
   }
 
   util::Time now_{std::chrono::hours(1)};
   const util::TimeSource clock_ = [this] { return now_; };
-  Host a_{1, clock_}, b_{2, clock_}, c_{3, clock_};
+  LinkedHost a_{1, clock_}, b_{2, clock_}, c_{3, clock_};
   const wire::Gid group_ = group_address(1);
   const std::vector<std::byte> payload_ = some_bytes();
 };
@@ -133,7 +134,7 @@ TEST_F(RoceMulticastTest, PacketsOfOtherStationsStayOnTheNetwork) {
   make_member(b_, {group_});
   auto address = a_.path_to_group(group_);
   address.source_mac = wire::MacAddress::from_u64(0x02'00'00'00'07'07);
-  a_.flood(Host::group_frame(address, payload_));
+  a_.flood(LinkedHost::group_frame(address, payload_));
   EXPECT_THAT(b_.take(), IsEmpty());
   EXPECT_EQ(a_.socket().counters().sent, 0u);
 }
@@ -211,7 +212,7 @@ TEST(RoceMulticastNetwork, TheKernelReturnsNothing) {
   os::OwnNetwork::run(
       "ip link add va type veth peer name vb && ip link set va up && ip link set vb up &&"
       " ip address add 10.9.0.1/24 dev va");
-  Host host(1, wire::Gid::from_ipv4(10, 9, 0, 1), util::monotonic_now);
+  LinkedHost host(1, wire::Gid::from_ipv4(10, 9, 0, 1), util::monotonic_now);
   const auto group = group_address(1);
   make_member(host, {group}, "va");
   host.send_to_group(host.path_to_group(group), some_bytes());
@@ -230,7 +231,7 @@ TEST(RoceMulticastNetwork, Ipv6GroupsOfEachScope) {
   }
   os::OwnNetwork::run(
       "ip address add fd00::1/64 dev va nodad && ip address add fd00::2/64 dev vb nodad");
-  Host a(1, ipv6(0xfd00, 1), util::monotonic_now), b(2, ipv6(0xfd00, 2), util::monotonic_now);
+  LinkedHost a(1, ipv6(0xfd00, 1), util::monotonic_now), b(2, ipv6(0xfd00, 2), util::monotonic_now);
   ASSERT_EQ(a.link().sockets().size(), 1u);
   for (const std::uint16_t scope : {0xff12, 0xff15, 0xff1e}) {
     const auto group = ipv6(scope, 9);

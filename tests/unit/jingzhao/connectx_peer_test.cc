@@ -16,19 +16,16 @@ namespace {
 namespace cx = driver::connectx;
 using driver::SendOpcode;
 
-/// A ConnectX on the switch of a world. It follows the world's clock.
-class ConnectxPeer {
+/// A ConnectX on the switch of a world.
+class ConnectxPeer : public driver::test::SideMemory {
  public:
   explicit ConnectxPeer(World& world)
-      : world_(world),
-        port_(world.network().create_port("connectx")),
-        device_({.mac = wire::MacAddress{mac().bytes},
+      : SideMemory(64 << 10),
+        device_({.mac = mac(),
                  .node_guid = 0x025fca0000000009,
                  .clock = [&world] { return world.now(); }},
-                *port_),
-        host_(device_, {.progress = [this] { progress(); },
-                        .clock = [&world] { return world.now(); },
-                        .on_interrupt = {}}),
+                world.create_port("connectx")),
+        host_((world.add(device_), device_), world.host_options()),
         hca(must(cx::Hca::open(host_))) {
     must(hca->set_roce_address(0, {.gid = gid(), .mac = mac()}));
     pd = must(cx::ProtectionDomain::create(*hca));
@@ -38,36 +35,18 @@ class ConnectxPeer {
     qp = must(cx::QueuePair::create(*pd, {.send_cq = *cq, .receive_cq = *cq}));
   }
 
-  static driver::Mac mac() {
-    driver::Mac mac;
-    mac.bytes = {std::byte{2}, {}, {}, {}, {}, std::byte{9}};
-    return mac;
-  }
+  static driver::Mac mac() { return driver::Mac::from_u64(0x020000000009u); }
   static constexpr std::uint32_t kIpv4 = 0xC0A80A09;
   static driver::Gid gid() { return driver::Gid::from_ipv4(192, 168, 10, 9); }
-
-  void progress() {
-    device_.run(world_.now());
-    world_.progress();
-  }
-  template <class Cq>
-  std::vector<Completion> wait(Cq& queue) {
-    std::vector<Completion> found(1);
-    for (unsigned i = 0; i != 20'000; ++i) {
-      if (queue.poll(found) == 1) return found;
-      progress();
-    }
-    return {};
+  Sge piece(std::size_t offset, std::uint32_t length) const {
+    return {address(offset), length, key->key()};
   }
 
  private:
-  World& world_;
-  std::unique_ptr<fabric::Port> port_;
   softhca::connectx::Device device_;
   driver::InProcessHost host_;
 
  public:
-  std::vector<std::byte> memory = std::vector<std::byte>(64 << 10);
   std::unique_ptr<cx::Hca> hca;
   std::unique_ptr<cx::ProtectionDomain> pd;
   std::unique_ptr<cx::MemoryKey> key;
@@ -91,14 +70,10 @@ class JingzhaoAndConnectx : public testing::Test {
     fill(j->memory, 1);
     fill(c.memory, 2);
   }
-  std::uint64_t address(std::size_t offset) const {
-    return reinterpret_cast<std::uintptr_t>(c.memory.data()) + offset;
-  }
-  Sge piece(std::size_t offset, std::uint32_t length) const {
-    return {address(offset), length, c.key->key()};
-  }
-  std::span<std::byte> bytes(std::size_t offset, std::size_t length) {
-    return std::span(c.memory).subspan(offset, length);
+  ~JingzhaoAndConnectx() override {
+    // Before the peer goes, because a driver that closes runs all devices.
+    j.reset();
+    world.a().hca = nullptr;
   }
   World world;
   ConnectxPeer c;
@@ -106,18 +81,18 @@ class JingzhaoAndConnectx : public testing::Test {
 };
 
 TEST_F(JingzhaoAndConnectx, SendsGoBothWays) {
-  const auto from = j->piece(0, 9000), to = piece(0x8000, 0x4000);
+  const auto from = j->piece(0, 9000), to = c.piece(0x8000, 0x4000);
   ASSERT_EQ(c.qp->post_receive({.id = 1, .pieces = {&to, 1}}), PostStatus::kOk);
   ASSERT_EQ(j->qp->post_send({.id = 2, .pieces = {&from, 1}}), PostStatus::kOk);
-  expect_success(c.wait(*c.cq), 1, CompletionOpcode::kReceive);
-  expect_success(c.wait(*j->send_cq), 2, CompletionOpcode::kSend);
-  EXPECT_TRUE(same(j->bytes(0, 9000), bytes(0x8000, 9000)));
+  expect_success(wait(world, *c.cq), 1, CompletionOpcode::kReceive);
+  expect_success(wait(world, *j->send_cq), 2, CompletionOpcode::kSend);
+  EXPECT_TRUE(same(j->bytes(0, 9000), c.bytes(0x8000, 9000)));
   j->receive(3, 0x8000, 0x4000);
-  const auto back = piece(0, 9000);
+  const auto back = c.piece(0, 9000);
   ASSERT_EQ(c.qp->post_send({.id = 4, .pieces = {&back, 1}}), PostStatus::kOk);
-  expect_success(c.wait(*j->receive_cq), 3, CompletionOpcode::kReceive);
-  expect_success(c.wait(*c.cq), 4, CompletionOpcode::kSend);
-  EXPECT_TRUE(same(j->bytes(0x8000, 9000), bytes(0, 9000)));
+  expect_success(wait(world, *j->receive_cq), 3, CompletionOpcode::kReceive);
+  expect_success(wait(world, *c.cq), 4, CompletionOpcode::kSend);
+  EXPECT_TRUE(same(j->bytes(0x8000, 9000), c.bytes(0, 9000)));
 }
 
 TEST_F(JingzhaoAndConnectx, WritesAndReadsGoBothWays) {
@@ -126,39 +101,39 @@ TEST_F(JingzhaoAndConnectx, WritesAndReadsGoBothWays) {
     ASSERT_EQ(j->qp->post_send({.id = 1,
                                 .opcode = opcode,
                                 .pieces = {&mine, 1},
-                                .remote_address = address(0x4000),
+                                .remote_address = c.address(0x4000),
                                 .rkey = c.key->key()}),
               PostStatus::kOk);
-    ASSERT_EQ(c.wait(*j->send_cq).size(), 1u);
-    EXPECT_TRUE(same(j->bytes(0, 9000), bytes(0x4000, 9000)));
+    ASSERT_EQ(wait(world, *j->send_cq).size(), 1u);
+    EXPECT_TRUE(same(j->bytes(0, 9000), c.bytes(0x4000, 9000)));
     fill(c.memory, 5);
-    const auto theirs = piece(0, 9000);
+    const auto theirs = c.piece(0, 9000);
     ASSERT_EQ(c.qp->post_send({.id = 1,
                                .opcode = opcode,
                                .pieces = {&theirs, 1},
                                .remote_address = j->address(0x4000),
                                .rkey = j->key->key()}),
               PostStatus::kOk);
-    ASSERT_EQ(c.wait(*c.cq).size(), 1u);
-    EXPECT_TRUE(same(j->bytes(0x4000, 9000), bytes(0, 9000)));
+    ASSERT_EQ(wait(world, *c.cq).size(), 1u);
+    EXPECT_TRUE(same(j->bytes(0x4000, 9000), c.bytes(0, 9000)));
   }
 }
 
 TEST_F(JingzhaoAndConnectx, AtomicsCountOnTheOtherSide) {
   const std::uint64_t before = 41;
-  std::memcpy(bytes(0x100, 8).data(), &before, 8);
+  std::memcpy(c.bytes(0x100, 8).data(), &before, 8);
   const auto mine = j->piece(0, 8);
   ASSERT_EQ(j->qp->post_send({.id = 1,
                               .opcode = SendOpcode::kFetchAdd,
                               .pieces = {&mine, 1},
-                              .remote_address = address(0x100),
+                              .remote_address = c.address(0x100),
                               .rkey = c.key->key(),
                               .swap_or_add = 1}),
             PostStatus::kOk);
-  expect_success(c.wait(*j->send_cq), 1, CompletionOpcode::kFetchAdd);
+  expect_success(wait(world, *j->send_cq), 1, CompletionOpcode::kFetchAdd);
   std::uint64_t old, now;
   std::memcpy(&old, j->bytes(0, 8).data(), 8);
-  std::memcpy(&now, bytes(0x100, 8).data(), 8);
+  std::memcpy(&now, c.bytes(0x100, 8).data(), 8);
   EXPECT_EQ(old, 41u);
   EXPECT_EQ(now, 42u);
 }
@@ -173,32 +148,32 @@ TEST_F(JingzhaoAndConnectx, DatagramsGoBothWays) {
       *c.pd, {.send_cq = *c.cq, .receive_cq = *c.cq, .service = spec::connectx::service_type::UD}));
   must(qp->activate(kQkey));
   fill(ud.memory, 3);
-  const auto from = ud.piece(0, 500), to = piece(0x8000, 0x1000);
+  const auto from = ud.piece(0, 500), to = c.piece(0x8000, 0x1000);
   ASSERT_EQ(qp->post_receive({.id = 1, .pieces = {&to, 1}}), PostStatus::kOk);
   ASSERT_EQ(
       ud.qp->post_send({.id = 2, .pieces = {&from, 1}},
                        {.to = {c.mac(), ConnectxPeer::kIpv4}, .qpn = qp->qpn(), .qkey = kQkey}),
       PostStatus::kOk);
-  const auto received = c.wait(*c.cq);
+  const auto received = wait(world, *c.cq);
   expect_success(received, 1, CompletionOpcode::kReceive);
   EXPECT_EQ(received[0].byte_count, 540u);
   EXPECT_EQ(received[0].source_qpn, ud.qp->qpn());
-  EXPECT_TRUE(same(ud.bytes(0, 500), bytes(0x8000 + 40, 500)));
+  EXPECT_TRUE(same(ud.bytes(0, 500), c.bytes(0x8000 + 40, 500)));
   ud.receive(3, 0x8000, 0x1000);
   const cx::AddressVector way(
       {.gid = driver::Gid::from_ipv4(192, 168, 10, 1), .mac = world.a().address.mac});
-  const auto back = piece(0, 500);
+  const auto back = c.piece(0, 500);
   ASSERT_EQ(qp->post_send({.id = 4,
                            .pieces = {&back, 1},
                            .address = &way.form(),
                            .remote_qpn = ud.qp->qpn(),
                            .remote_qkey = kQkey}),
             PostStatus::kOk);
-  const auto answered = c.wait(*ud.receive_cq);
+  const auto answered = wait(world, *ud.receive_cq);
   expect_success(answered, 3, CompletionOpcode::kReceive);
   EXPECT_EQ(answered[0].byte_count, 500u);
   EXPECT_EQ(answered[0].source_qpn, qp->qpn());
-  EXPECT_TRUE(same(ud.bytes(0x8000, 500), bytes(0, 500)));
+  EXPECT_TRUE(same(ud.bytes(0x8000, 500), c.bytes(0, 500)));
 }
 
 }  // namespace

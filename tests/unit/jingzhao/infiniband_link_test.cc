@@ -26,9 +26,6 @@ class InfinibandLink : public World, public ::testing::Test {
     (void)changes(a());
     (void)changes(b());
   }
-  const fabric::NetworkFaults::Counters& add(std::string_view rule) {
-    return *faults().find(faults().add(fabric::parse_fault(rule).value()))->counters;
-  }
   /// The port events of a device since the last call.
   static std::vector<port_change_subtype> changes(Node& node) {
     std::vector<port_change_subtype> found;
@@ -74,13 +71,13 @@ class InfinibandLink : public World, public ::testing::Test {
 
 TEST_F(InfinibandLink, GoesDownWithARuleAndUpAgainByItself) {
   const wire::Lid lid(a().address.lid);
-  ASSERT_NE(subnet().manager().find(lid), nullptr);
-  const auto& down = add("port=jingzhao0,do=link-down");
+  ASSERT_NE(subnet()->manager().find(lid), nullptr);
+  const auto& down = add_fault("port=jingzhao0,do=link-down");
   advance(1ms);
   EXPECT_EQ(changes(a()), std::vector{port_change_subtype::DOWN});
   EXPECT_EQ(state(a()), port_state::DOWN);
-  EXPECT_EQ(subnet().agent().state(1), port_state::DOWN) << "the switch's end";
-  EXPECT_EQ(subnet().manager().find(lid), nullptr);
+  EXPECT_EQ(subnet()->agent().state(1), port_state::DOWN) << "the switch's end";
+  EXPECT_EQ(subnet()->manager().find(lid), nullptr);
   advance(30s);
   EXPECT_EQ(changes(a()), std::vector<port_change_subtype>{}) << "it stays down";
   EXPECT_EQ(down.fired, 1u);
@@ -89,8 +86,8 @@ TEST_F(InfinibandLink, GoesDownWithARuleAndUpAgainByItself) {
   EXPECT_EQ(changes(a()), std::vector{port_change_subtype::UP});
   EXPECT_EQ(state(a()), port_state::ACTIVE);
   EXPECT_EQ(must(a().hca->query_port()).lid, lid.value());
-  EXPECT_NE(subnet().manager().find(lid), nullptr);
-  EXPECT_EQ(subnet().manager().counters().refused, 0u);
+  EXPECT_NE(subnet()->manager().find(lid), nullptr);
+  EXPECT_EQ(subnet()->manager().counters().refused, 0u);
   connect_sides();
   expect_success(write(), 1, CompletionOpcode::kRdmaWrite);
   EXPECT_TRUE(same(left->bytes(0, 4096), right->bytes(0, 4096)));
@@ -104,7 +101,7 @@ TEST_F(InfinibandLink, PortInfoHasTheStateOfTheLink) {
                      port_physical_state(info.get(port_info::port_physical_state)));
   };
   EXPECT_EQ(states(), std::pair(port_state::ACTIVE, port_physical_state::LINK_UP));
-  add("port=jingzhao0,do=link-down");
+  add_fault("port=jingzhao0,do=link-down");
   EXPECT_EQ(states(), std::pair(port_state::DOWN, port_physical_state::POLLING));
   faults().clear();
   advance(100ms);
@@ -112,7 +109,7 @@ TEST_F(InfinibandLink, PortInfoHasTheStateOfTheLink) {
 }
 
 TEST_F(InfinibandLink, OnlyThePortOfTheRuleGoesDown) {
-  add("port=jingzhao1,do=link-down");
+  add_fault("port=jingzhao1,do=link-down");
   advance(1ms);
   EXPECT_EQ(changes(b()), std::vector{port_change_subtype::DOWN});
   EXPECT_EQ(changes(a()), std::vector<port_change_subtype>{});
@@ -120,7 +117,7 @@ TEST_F(InfinibandLink, OnlyThePortOfTheRuleGoesDown) {
 }
 
 TEST_F(InfinibandLink, GoesUpWhenItsTimeIsOver) {
-  add("port=jingzhao0,do=link-down,time=300ms");
+  add_fault("port=jingzhao0,do=link-down,time=300ms");
   advance(200ms);
   EXPECT_EQ(changes(a()), std::vector{port_change_subtype::DOWN});
   advance(200ms);
@@ -128,7 +125,7 @@ TEST_F(InfinibandLink, GoesUpWhenItsTimeIsOver) {
 }
 
 TEST_F(InfinibandLink, ThatFlapsIsReportedEachTime) {
-  const auto& flaps = add("port=jingzhao0,do=link-down,time=100ms,period=1s");
+  const auto& flaps = add_fault("port=jingzhao0,do=link-down,time=100ms,period=1s");
   advance(3500ms);
   using enum port_change_subtype;
   EXPECT_EQ(changes(a()), (std::vector{DOWN, UP, DOWN, UP, DOWN, UP, DOWN, UP}));
@@ -138,14 +135,14 @@ TEST_F(InfinibandLink, ThatFlapsIsReportedEachTime) {
 TEST_F(InfinibandLink, ThatStaysDownEndsInRetriesExceeded) {
   connect_sides({.ack_timeout = 10, .retry_count = 2});
   expect_success(write(), 1, CompletionOpcode::kRdmaWrite);
-  add("port=jingzhao0,do=link-down");
+  add_fault("port=jingzhao0,do=link-down");
   advance(1ms);
   expect_error(write(), 1, WorkStatus::kTransportRetryExceeded);
 }
 
 TEST_F(InfinibandLink, ThatIsDownShortlyEndsInARetry) {
   connect_sides({.ack_timeout = 14, .retry_count = 7});
-  add("port=jingzhao1,nth=1,opcode=ack,do=link-down,time=5ms");
+  add_fault("port=jingzhao1,nth=1,opcode=ack,do=link-down,time=5ms");
   expect_success(write(), 1, CompletionOpcode::kRdmaWrite);
   EXPECT_EQ(changes(b()), (std::vector{port_change_subtype::DOWN, port_change_subtype::UP}));
 }

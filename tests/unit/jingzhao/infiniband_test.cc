@@ -56,14 +56,14 @@ TEST_F(InfinibandWorld, PortsComeUpByThemselvesWithLidsThatMadsHaveSet) {
     EXPECT_TRUE(port.infiniband);
     EXPECT_EQ(port_state(port.state), port_state::ACTIVE);
   }
-  EXPECT_EQ(subnet().manager().count(), 3u) << "with the switch itself";
+  EXPECT_EQ(subnet()->manager().count(), 3u) << "with the switch itself";
   // Eleven requests for each port, none repeated.
-  EXPECT_EQ(subnet().manager().counters().requests, 22u);
-  EXPECT_EQ(subnet().manager().counters().repeated, 0u);
-  EXPECT_EQ(subnet().manager().counters().refused, 0u);
+  EXPECT_EQ(subnet()->manager().counters().requests, 22u);
+  EXPECT_EQ(subnet()->manager().counters().repeated, 0u);
+  EXPECT_EQ(subnet()->manager().counters().refused, 0u);
   for (const std::uint8_t port : {1, 2}) {
-    EXPECT_EQ(subnet().agent().state(port), port_state::ACTIVE);
-    EXPECT_EQ(subnet().agent().way_to(wire::Lid(static_cast<std::uint16_t>(port + 1))), port);
+    EXPECT_EQ(subnet()->agent().state(port), port_state::ACTIVE);
+    EXPECT_EQ(subnet()->agent().way_to(wire::Lid(static_cast<std::uint16_t>(port + 1))), port);
   }
 }
 

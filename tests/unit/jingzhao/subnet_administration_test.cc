@@ -182,7 +182,7 @@ TEST_F(SubnetAdministration, PortsJoinAndLeaveAMulticastGroup) {
   std::array<std::byte, 16> mgid{};
   mgid[0] = std::byte{0xFF};
   mgid[15] = std::byte{0x42};
-  const auto groups = subnet().administration().groups();
+  const auto groups = subnet()->administration().groups();
   // The group does not exist. A request that creates it must give its attributes.
   EXPECT_EQ(sa_status_of(ask(membership(Method::SET, kJoin, 0, mgid))), MadStatus::SA_INSUFFICIENT);
   auto made = ask(membership(Method::SET, kCreate, 0, mgid));
@@ -191,9 +191,9 @@ TEST_F(SubnetAdministration, PortsJoinAndLeaveAMulticastGroup) {
   ASSERT_GE(mlid, 0xC000u);
   ASSERT_EQ(sa_status_of(ask(membership(Method::SET, kJoin, 1, mgid), 1)), MadStatus::OK);
   const wire::Lid group(static_cast<std::uint16_t>(mlid));
-  EXPECT_TRUE(subnet().agent().has_member(group, 1));
-  EXPECT_TRUE(subnet().agent().has_member(group, 2));
-  EXPECT_FALSE(subnet().agent().has_member(group, 3));
+  EXPECT_TRUE(subnet()->agent().has_member(group, 1));
+  EXPECT_TRUE(subnet()->agent().has_member(group, 2));
+  EXPECT_FALSE(subnet()->agent().has_member(group, 3));
   // A port cannot join or leave for another port.
   EXPECT_EQ(sa_status_of(ask(membership(Method::DELETE, kJoin, 1, mgid))),
             MadStatus::SA_REQUEST_INVALID);
@@ -201,11 +201,11 @@ TEST_F(SubnetAdministration, PortsJoinAndLeaveAMulticastGroup) {
   EXPECT_EQ(sa_status_of(left), MadStatus::OK);
   EXPECT_EQ(util::View<SaMad>(left).get(SaMad::method),
             static_cast<std::uint32_t>(Method::DELETE_RESP));
-  EXPECT_FALSE(subnet().agent().has_member(group, 1));
-  EXPECT_EQ(subnet().administration().groups(), groups + 1);
+  EXPECT_FALSE(subnet()->agent().has_member(group, 1));
+  EXPECT_EQ(subnet()->administration().groups(), groups + 1);
   EXPECT_EQ(sa_status_of(ask(membership(Method::DELETE, kJoin, 1, mgid), 1)), MadStatus::OK);
-  EXPECT_EQ(subnet().administration().groups(), groups);
-  EXPECT_FALSE(subnet().agent().has_member(group, 2));
+  EXPECT_EQ(subnet()->administration().groups(), groups);
+  EXPECT_FALSE(subnet()->agent().has_member(group, 2));
 }
 
 // IBTA 15.2.5.17.2: the manager names a group that is created without an MGID.
@@ -214,7 +214,7 @@ TEST_F(SubnetAdministration, ANameThatTheManagerChoosesIsNoOtherGroups) {
   std::array<std::byte, 16> mgid{std::byte{0xFF}, std::byte{0x12}, std::byte{0xA0},
                                  std::byte{0x1B}, std::byte{0xFF}, std::byte{0xFF}};
   util::store_be16(mgid.data() + 14, 0xC002);
-  const auto groups = subnet().administration().groups();
+  const auto groups = subnet()->administration().groups();
   auto taken = ask(membership(Method::SET, kCreate, 1, mgid), 1);
   ASSERT_EQ(sa_status_of(taken), MadStatus::OK);
   const wire::Lid old(
@@ -224,8 +224,8 @@ TEST_F(SubnetAdministration, ANameThatTheManagerChoosesIsNoOtherGroups) {
   const auto named = record<mc_member_record>(made);
   EXPECT_EQ(named.get(mc_member_record::mlid), 0xC002u);
   EXPECT_FALSE(std::ranges::equal(named.get(mc_member_record::mgid), mgid));
-  EXPECT_EQ(subnet().administration().groups(), groups + 2);
-  EXPECT_TRUE(subnet().agent().has_member(old, 2));
+  EXPECT_EQ(subnet()->administration().groups(), groups + 2);
+  EXPECT_TRUE(subnet()->agent().has_member(old, 2));
   EXPECT_EQ(sa_status_of(ask(membership(Method::DELETE, kJoin, 1, mgid), 1)), MadStatus::OK);
 }
 
@@ -247,7 +247,7 @@ TEST_F(SubnetAdministration, ANameThatWasTakenIsNotTriedAgain) {
     const auto mgid = name_of(0xC001 + kTaken, i);
     ASSERT_EQ(sa_status_of(ask(membership(Method::SET, kCreate, 0, mgid))), MadStatus::OK);
   }
-  const auto names = [&] { return subnet().administration().counters().names; };
+  const auto names = [&] { return subnet()->administration().counters().names; };
   auto made = ask(membership(Method::SET, kCreate, 0, {}));
   ASSERT_EQ(sa_status_of(made), MadStatus::OK);
   EXPECT_EQ(names(), kTaken + 1);
@@ -263,7 +263,7 @@ TEST_F(SubnetAdministration, ANameThatWasTakenIsNotTriedAgain) {
 TEST_F(SubnetAdministration, AJoinAndALeaveChangeOneEntryOfTheTable) {
   std::array<std::byte, 16> mgid{};
   mgid[0] = std::byte{0xFF};
-  const auto requests = [&] { return subnet().agent().counters().answered; };
+  const auto requests = [&] { return subnet()->agent().counters().answered; };
   const auto before = requests();
   ASSERT_EQ(sa_status_of(ask(membership(Method::SET, kCreate, 0, mgid))), MadStatus::OK);
   EXPECT_EQ(requests() - before, 2u);

@@ -9,10 +9,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-std::int32_t status_of(const rdma_ucm_event_resp& event) {
-  return static_cast<std::int32_t>(event.status);
-}
-
 // cma.c of Linux: 15 retries, each after 2^20 * 4.096 us plus twice the packet lifetime.
 TEST_F(RdmaCmWithGuest, ARequestIsRepeatedAsLinuxDoes) {
   ask_guest();
@@ -220,66 +216,6 @@ TEST_F(RdmaCmWithGuest, AcceptingAtTheWrongTimeRejectsThePeer) {
   EXPECT_EQ(count(cm_attribute::DREQ), 1u);
 }
 
-// IBTA 12.6.10: DREP is sent when the program disconnects.
-TEST_F(RdmaCmWithGuest, ADisconnectIsAnsweredWhenTheProgramDisconnects) {
-  for (const bool by_destroying : {false, true}) {
-    const auto client = connect_to_guest();
-    const auto drep_before = count(cm_attribute::DREP);
-    const auto req = body_of<spec::cm_req>(last(cm_attribute::REQ));
-    const auto disconnect_of = [&](std::uint32_t qpn) {
-      return message<spec::cm_dreq>(cm_attribute::DREQ, kGuestsId,
-                                    req.get(spec::cm_req::local_comm_id),
-                                    [&](auto body) { body.set(spec::cm_dreq::remote_qpn, qpn); });
-    };
-    say(disconnect_of(0x101));
-    EXPECT_TRUE(is_quiet()) << "another QP";
-    say(disconnect_of(0x100));
-    EXPECT_EQ(next_type(), EventType::kDisconnected);
-    say(disconnect_of(0x100));
-    EXPECT_EQ(count(cm_attribute::DREP), drep_before);
-    if (by_destroying) {
-      destroy(client);
-      work();
-      EXPECT_EQ(count(cm_attribute::DREP), drep_before + 1);
-      say(disconnect_of(0x100));
-      EXPECT_EQ(count(cm_attribute::DREP), drep_before + 2) << "as if it had been answered";
-      continue;
-    }
-    EXPECT_EQ(disconnect(client), 0);
-    work();
-    EXPECT_EQ(count(cm_attribute::DREP), drep_before + 1);
-    say(disconnect_of(0x100));
-    EXPECT_EQ(count(cm_attribute::DREP), drep_before + 2) << "the first was lost";
-    now_ += milliseconds(1024);
-    EXPECT_EQ(next_type(), EventType::kTimeWaitExit);
-    destroy(client);
-  }
-}
-
-TEST_F(RdmaCmWithGuest, ADisconnectThatIsNotAnsweredEnds) {
-  const auto client = connect_to_guest();
-  EXPECT_EQ(disconnect(client), 0);
-  EXPECT_EQ(disconnect(client), 0) << "once more";
-  for (unsigned times = 0; times != 16; ++times) {
-    EXPECT_TRUE(is_quiet());
-    now_ += milliseconds(4608 * 9 / 8 + 1);
-  }
-  const auto event = next();
-  EXPECT_EQ(event.event, static_cast<std::uint32_t>(EventType::kDisconnected));
-  EXPECT_EQ(status_of(event), -ETIMEDOUT);
-  EXPECT_EQ(count(cm_attribute::DREQ), 16u);
-}
-
-TEST_F(RdmaCm, BothEndsMayDisconnectInOneMoment) {
-  listen(1, 7471);
-  const auto [client, server] = establish(7471);
-  EXPECT_EQ(disconnect(client), 0);
-  EXPECT_EQ(disconnect(server), 0);
-  EXPECT_EQ(next_type(), EventType::kDisconnected);
-  EXPECT_EQ(next_type(), EventType::kDisconnected);
-  EXPECT_TRUE(is_quiet());
-}
-
 // Any host or guest can send: a third host must not speak for the other end.
 TEST_F(RdmaCmWithGuest, OnlyTheOtherEndSpeaksOfAConnection) {
   const auto client = ask_guest();
@@ -354,55 +290,6 @@ TEST_F(RdmaCmWithGuest, AReplyComesFromTheAddressThatWasAsked) {
                                           .qp_state = 2}),
             0);
   EXPECT_EQ(attributes.ah_attr.grh.sgid_index, 5);
-}
-
-// If a peer is killed on hardware, its kernel reports it. Here each peer is polled once a second
-// for all its connections.
-TEST_F(RdmaCm, APeerIsLookedForOnceASecond) {
-  const auto listener = create(1);
-  ASSERT_EQ(bind(listener, 7471), 0);
-  ASSERT_EQ(command(RDMA_USER_CM_CMD_LISTEN, rdma_ucm_listen{.id = listener, .backlog = 9}), 0);
-  for (int i = 0; i != 5; ++i) establish(7471);
-  now_ += std::chrono::seconds(1);
-  manager_->tick(now_);
-  const auto before = looked_for_gone_;
-  for (int i = 0; i != 100; ++i) manager_->tick(now_);
-  EXPECT_EQ(looked_for_gone_, before);
-  now_ += std::chrono::seconds(1);
-  manager_->tick(now_);
-  EXPECT_EQ(looked_for_gone_, before + 1);
-}
-
-// The address has other processes, so only the number of the connection shows it.
-TEST_F(RdmaCmWithGuest, APeerWhoseBlockIsGoneEnds) {
-  (void)connect_to_guest();
-  gone_block_ = (kGuestsId >> 24) + 1;
-  now_ += std::chrono::seconds(1);
-  EXPECT_TRUE(is_quiet());
-  gone_block_ = kGuestsId >> 24;
-  now_ += std::chrono::seconds(1);
-  work();
-  EXPECT_EQ(next_type(), EventType::kDisconnected);
-}
-
-TEST_F(RdmaCmWithGuest, APeerThatIsGoneEndsWhateverWasBegun) {
-  const auto looks = [this] { now_ += std::chrono::seconds(1), work(); };
-  const auto server = be_asked_by_guest();
-  const auto waits = ask_guest(5);
-  peer_is_gone_ = true;
-  looks();
-  EXPECT_EQ(accept(server, 3, false), EINVAL);
-  EXPECT_EQ(next_type(), EventType::kRejected);
-  peer_is_gone_ = false;
-  const auto client = connect_to_guest();
-  EXPECT_EQ(disconnect(client), 0);
-  peer_is_gone_ = true;
-  looks();
-  EXPECT_EQ(next_type(), EventType::kDisconnected);
-  ask_guest(9, RDMA_PS_UDP);
-  looks();
-  EXPECT_EQ(next_type(), EventType::kUnreachable);
-  destroy(waits);
 }
 
 // QP1 is a UD QP: a send that fails stops all later ones (IBTA 10.3.1.6). The source and the

@@ -1,38 +1,24 @@
 // A host that talks to a peer whose messages the test builds.
 #pragma once
 
-#include <deque>
-
 #include "cm/message.h"
-#include "fabric/tap.h"
 #include "rdma_cm/ip_service.h"
 #include "rdma_cm/own_host.h"
-#include "wire/ib_header.h"
+#include "rdma_cm/qp1_on_wire.h"
 
 namespace softhca::rdma_cm {
 
 using namespace cm;
-
-/// Records the management datagrams on the link.
-class Ear final : public fabric::Tap {
- public:
-  void handle_port(std::uint32_t, std::string_view, wire::Link) override {}
-  void handle_frame(std::uint32_t, const wire::Frame& frame) override {
-    const auto packet = wire::IbPacket::parse(frame);
-    if (!packet || packet->bth.dest_qp != wire::Qpn(1)) return;
-    Mad mad;
-    if (packet->payload_size != mad.size()) return;
-    frame.copy_range(packet->payload_offset, mad);
-    heard.push_back(mad);
-  }
-  std::deque<Mad> heard;
-};
 
 inline cm_attribute kind_of(const Mad& mad) {
   using Header = spec::mad_header;
   return static_cast<cm_attribute>(
       util::View<Header>(std::span<const std::byte>(mad).first(Header::kSize))
           .get(Header::attribute_id));
+}
+
+inline std::int32_t status_of(const rdma_ucm_event_resp& event) {
+  return static_cast<std::int32_t>(event.status);
 }
 
 class RdmaCmWithGuest : public RdmaCm {
@@ -48,23 +34,7 @@ class RdmaCmWithGuest : public RdmaCm {
 
   void say(const Mad& mad, const driver::Gid& from = kGuest,
            wire::Encapsulation encapsulation = wire::Encapsulation::kRoceV2) {
-    wire::IbAddress address;
-    address.encapsulation = encapsulation;
-    address.destination_mac = wire::MacAddress{{std::byte{2}}};
-    address.source_mac = wire::MacAddress::from_u64(0x020000000009);
-    address.source_gid = wire::Gid::from(from.bytes);
-    address.destination_gid = wire::Gid::from(kOwn.bytes);
-    address.hop_limit = kHopLimit;
-    wire::Bth bth;
-    bth.opcode = wire::Opcode::UD_SEND_ONLY;
-    bth.dest_qp = wire::Qpn(1);
-    wire::ExtHeaders ext;
-    ext.deth = {wire::QKey(softhca::spec::infiniband::kGsiQkey), wire::Qpn(1)};
-    wire::Frame frame;
-    wire::IbHeader(address).emit(bth, ext, mad.size(), frame);
-    (void)frame.add_segment(mad);
-    (void)frame.own_segments();
-    (void)peer_->transmit(frame);
+    (void)peer_->transmit(qp1_frame(mad, from, kOwn, encapsulation));
     work();
   }
   /// A message with both communication IDs. All other fields are what `more` sets.

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <string>
 
-#include "connectx/ethernet_host.h"
+#include "connectx/ethernet/ethernet_host.h"
 #include "connectx/queue/wqe_fault.h"
 #include "fabric/capture.h"
 #include "fabric/capture_file.h"

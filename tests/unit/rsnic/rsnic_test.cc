@@ -14,7 +14,7 @@
 #include "connectx/fake_host.h"
 #include "connectx/function/capabilities.h"
 #include "connectx/function/limit_table.h"
-#include "connectx/limits_host.h"
+#include "connectx/function/limits_host.h"
 #include "rsnic/csr.h"
 #include "rsnic/host_options.h"
 #include "rsnic/options.h"
