@@ -13,17 +13,17 @@
 namespace softhca::door {
 namespace {
 
-constexpr std::size_t kPage = 4096;
+constexpr std::size_t kPageSize = 4096;
 
 TEST(DoorOnDemandMemory, GivesWhatTheProgramItselfMayReach) {
   auto* const area = static_cast<std::byte*>(
-      ::mmap(nullptr, 4 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-  for (std::size_t page = 0; page != 4; ++page) area[page * kPage] = std::byte{7};
+      ::mmap(nullptr, 4 * kPageSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  for (std::size_t page = 0; page != 4; ++page) area[page * kPageSize] = std::byte{7};
   enum : std::size_t { kWritable, kReadable, kGuard, kHole };
-  const auto page = [&](std::size_t number) { return area + number * kPage; };
-  ASSERT_EQ(::mprotect(page(kReadable), kPage, PROT_READ), 0);
-  ASSERT_EQ(::mprotect(page(kGuard), kPage, PROT_NONE), 0);
-  ASSERT_EQ(::munmap(page(kHole), kPage), 0);
+  const auto page = [&](std::size_t number) { return area + number * kPageSize; };
+  ASSERT_EQ(::mprotect(page(kReadable), kPageSize, PROT_READ), 0);
+  ASSERT_EQ(::mprotect(page(kGuard), kPageSize, PROT_NONE), 0);
+  ASSERT_EQ(::munmap(page(kHole), kPageSize), 0);
 
   OnDemandMemory memory;
   (void)pcie::AbsentPages::take();
@@ -49,7 +49,7 @@ TEST(DoorOnDemandMemory, GivesWhatTheProgramItselfMayReach) {
   EXPECT_EQ(*page(kReadable), std::byte{7});
   EXPECT_FALSE(memory.dma_read(at(kGuard), byte));
   EXPECT_FALSE(memory.dma_read(at(kHole), byte));
-  ::munmap(area, 3 * kPage);
+  ::munmap(area, 3 * kPageSize);
 }
 
 }  // namespace
