@@ -27,7 +27,7 @@ using hub::CmDispatch;
 using hub::RoceBlock;
 
 const wire::Gid kOwn = wire::Gid::from_ipv4(198, 51, 100, 1);
-constexpr CmDispatch::Options kOptions{
+const CmDispatch::Options kOptions{
     .listeners_max = 4,
     .requests_max = 8,
     .rate = {.burst = 64, .per_second = 16, .peers_max = 4},

@@ -43,7 +43,7 @@ void inspect(const Hub& hub, util::InspectNode& out) {
   out.add("frames", counters.frames);
   out.add("links", counters.links);
   out.add("dropped_full", counters.dropped);
-  out.add("dropped_to_the_gone", counters.to_the_gone);
+  out.add("dropped_to_departed", counters.to_departed);
   if (hub.station().number() != 0) inspect(hub.station(), out.child("shared"));
 }
 

@@ -18,6 +18,7 @@
 #include "fabric/recorder.h"
 #include "fabric/switch.h"
 #include "hub/loopback_address.h"
+#include "hub/open_roce_socket.h"
 #include "hub/roce_link.h"
 #include "wire/group_mac.h"
 
@@ -44,7 +45,7 @@ class Machine {
       : gid_(hub::loopback_address(number)),
         mac_(wire::MacAddress::from_u64(0x020000000000 + number)),
         port_(fabric_.create_port("device")),
-        link_(fabric_.create_port("sockets"), mac_, util::monotonic_now) {
+        link_(fabric_.create_port("sockets"), mac_, util::monotonic_now, hub::open_roce_socket) {
     connectx::DeviceOptions card;
     card.mac = mac_;
     card.node_guid = mac_.to_u64();

@@ -45,7 +45,7 @@ TEST_F(UverbsQueuePair, AQpOfAGroupIsNotDestroyed) {
 }
 
 using Members = std::vector<std::pair<driver::Gid, bool>>;
-const driver::Gid kGroup = driver::Gid::from_ipv4(239, 1, 1, 1);
+const driver::Gid kReported = driver::Gid::from_ipv4(239, 1, 1, 1);
 
 // The door joins the group on the network.
 TEST_F(UverbsQueuePair, EachMembershipIsReportedOnceAndSoIsItsEnd) {
@@ -55,14 +55,14 @@ TEST_F(UverbsQueuePair, EachMembershipIsReportedOnceAndSoIsItsEnd) {
   ASSERT_EQ(change_group(program_, IB_USER_VERBS_CMD_ATTACH_MCAST, datagrams), 0);
   ASSERT_EQ(change_group(program_, IB_USER_VERBS_CMD_ATTACH_MCAST, datagrams), 0);
   ASSERT_EQ(change_group(program_, IB_USER_VERBS_CMD_ATTACH_MCAST, stays), 0);
-  EXPECT_EQ(program_.members, (Members{{kGroup, true}, {kGroup, true}}));
+  EXPECT_EQ(program_.members, (Members{{kReported, true}, {kReported, true}}));
   program_.members.clear();
   ASSERT_EQ(change_group(program_, IB_USER_VERBS_CMD_DETACH_MCAST, datagrams), 0);
   EXPECT_EQ(change_group(program_, IB_USER_VERBS_CMD_DETACH_MCAST, datagrams), EINVAL);
-  EXPECT_EQ(program_.members, (Members{{kGroup, false}}));
+  EXPECT_EQ(program_.members, (Members{{kReported, false}}));
   program_.members.clear();
   program_.close();
-  EXPECT_EQ(program_.members, (Members{{kGroup, false}})) << "of the QP that was still in it";
+  EXPECT_EQ(program_.members, (Members{{kReported, false}})) << "of the QP that was still in it";
 }
 
 // cmd_status_to_err() of Linux: EXCEED_LIM, here of max_qp_mcg.
