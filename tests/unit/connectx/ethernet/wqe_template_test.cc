@@ -1,13 +1,12 @@
 // A send WQE of an SQ like the previous one is decoded on a fast path. The result must equal the
 // slow path's, and a WQE that asks for anything else must not pass.
-#include "connectx/ethernet/eth_wqe_template.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
 #include <random>
 
+#include "connectx/ethernet/eth_wqe_template.h"
 #include "connectx/ethernet/wqe.h"
 
 namespace softhca::connectx::test {

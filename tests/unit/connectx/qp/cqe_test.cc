@@ -1,11 +1,12 @@
 // CQEs of QPs, field by field (mlx5 driver interface 8.7).
+#include "connectx/qp/cqe.h"
+
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <utility>
 
-#include "connectx/qp/cqe.h"
 #include "spec/connectx/cqe.h"
 #include "spec/connectx/opcodes.h"
 
