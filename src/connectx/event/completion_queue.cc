@@ -65,12 +65,12 @@ spec::connectx::cq_arm_state CompletionQueue::arm_state() const {
   return (attention_ & kArmedSolicited) != 0 ? State::SOLICITED_ARMED : State::FIRED;
 }
 
-std::optional<std::uint32_t> CompletionQueue::unread() {
+std::optional<CompletionQueue::Unread> CompletionQueue::unread() {
   const auto consumer = attributes_.queue.record.read(kUpdateDword);
   if (!consumer) return std::nullopt;
   ring_.set_consumer(*consumer);
-  const auto held = stall_ == nullptr ? 0 : static_cast<std::uint32_t>(stall_->held.size());
-  return ((ring_.producer() - ring_.consumer()) & ring_.mask()) + held;
+  return Unread{.in_ring = (ring_.producer() - ring_.consumer()) & ring_.mask(),
+                .held = stall_ == nullptr ? 0 : stall_->held.size()};
 }
 
 bool CompletionQueue::has_room(std::uint32_t ahead) {

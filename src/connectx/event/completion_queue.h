@@ -58,12 +58,17 @@ class CompletionQueue : public hca::Used {
   const Attributes& attributes() const { return attributes_; }
   /// MODIFY_CQ (PRM 12.7.4). An event that is already held back keeps its due time.
   void set_moderation(std::uint16_t period, std::uint16_t max_count);
-  /// Number of CQEs not yet consumed, by the doorbell record's current consumer index, with those
-  /// that a fault rule holds back. Unset if the record is not mapped.
-  std::optional<std::uint32_t> unread();
+  /// Numbers of CQEs.
+  struct Unread {
+    std::uint32_t in_ring = 0;  ///< not yet consumed
+    std::size_t held = 0;       ///< held back by a fault rule: they have no place in the ring yet
+  };
+  /// By the doorbell record's current consumer index. Unset if the record is not mapped.
+  std::optional<Unread> unread();
   /// MODIFY_CQ of the size (PRM 7.12.6). The last CQE in the old memory makes software continue in
   /// `queue`, which has no record of its own. If this returns false, the CQ has failed.
-  /// @pre unread() is less than both sizes, the CQ has not failed, and compressed CQEs are flushed
+  /// @pre the CQEs in the ring are fewer than both sizes, and with those held fewer than the new
+  /// one; the CQ has not failed, and compressed CQEs are flushed
   bool resize(MappedQueue queue, unsigned log_size, std::uint32_t log_page_size,
               std::uint32_t page_offset);
   /// The ring. Its consumer counter is that of the last read of the doorbell record.

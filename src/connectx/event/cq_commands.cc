@@ -204,10 +204,10 @@ CommandResult resize_cq(DriverState& driver, const Command& command, CompletionQ
   }
   (void)cq.flush();
   const auto unread = cq.unread();
-  if (!unread || *unread >= cq.ring().size()) {
+  if (!unread || unread->in_ring >= cq.ring().size()) {
     return refuse(Status::BAD_RES_STATE, kSection, "no room for the CQE that ends the old buffer");
   }
-  if (*unread >= std::uint64_t{1} << log_size) {
+  if (unread->in_ring + unread->held >= std::uint64_t{1} << log_size) {
     return refuse(Status::BAD_SIZE, kSection, "the CQ has more CQEs than the new buffer");
   }
   QueuePlace place{

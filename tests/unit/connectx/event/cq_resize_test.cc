@@ -168,5 +168,21 @@ TEST_F(CqResize, CqesThatARuleHoldsBackCount) {
   EXPECT_EQ(completions().size(), 2u) << "in the new buffer";
 }
 
+TEST_F(CqResize, CqesThatARuleHoldsBackTakeNoRoomOfTheOldBuffer) {
+  auto [a, b] = host_.connected();
+  hca::Faults rules;
+  auto& faults = host_.device.faults();
+  faults.set_rules(rules);
+  const auto rule = rules.add(hca::parse_fault("do=stall-cq", fault_names()).value());
+  faults.follow_rules();
+  complete(a, 4);
+  const auto to = larger(3);
+  ASSERT_TRUE(resize(to));
+  move(host_.cq, to);
+  ASSERT_TRUE(rules.remove(rule));
+  faults.follow_rules();
+  EXPECT_EQ(completions().size(), 4u);
+}
+
 }  // namespace
 }  // namespace softhca::connectx::test
