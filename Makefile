@@ -142,6 +142,7 @@ door-kills: softhca ## DOOR_KILLS (1000) programs of softhca run that are killed
 	@tests/door/kills.py $(BUILD)/softhca $(DOOR_KILLS) $(SEED)
 
 distributions: deb ## the package on other Debians, with their own programs (SUITES)
+	@cmake --build $(BUILD) -j $(JOBS) --target leave_together
 	@tests/package/distributions.py $(BUILD) $(SUITES)
 
 kernel-users: softhca ## NVMe-oF, NFS, iSER without and with T10-DIF between two guests, every byte compared (KERNEL=backports, LOSS=0.001)
