@@ -11,20 +11,20 @@ log=/tmp/testpmd.log
 # Words to testpmd -------------------------------------------------------------------------------
 
 marked() { [ "$(grep -c 'FDIR matched *ID=0x2a' $log)" -ge "$1" ]; }
-die() { cat $log >&2; fail "$*"; }
+# wait_for discards what its condition prints, so the log of a failure goes elsewhere.
+exec 4>&2
+trap '[ $? = 0 ] || cat $log >&4' EXIT
 prompts() { grep -o 'testpmd> ' $log | wc -l; }
+# prompted COUNT: testpmd has prompted more often than that, or has ended.
+prompted() { gone $testpmd || [ "$(prompts)" -gt "$1" ]; }
 # ask COMMAND: waits for the next prompt, and sets `answer`.
 ask() {
-  local before=$(prompts) from=$(stat -c %s $log) i
+  local before=$(prompts) from=$(stat -c %s $log)
   echo "$*" >&3
-  for i in $(seq 600); do
-    [ "$(prompts)" -gt "$before" ] && break
-    kill -0 $testpmd 2>/dev/null || die "testpmd has ended at: $*"
-    sleep 0.1
-  done
-  [ "$(prompts)" -gt "$before" ] || die "no answer of testpmd to: $*"
+  wait_for 60 "answer of testpmd to: $*" prompted "$before"
+  [ "$(prompts)" -gt "$before" ] || fail "testpmd has ended at: $*"
   answer=$(tail -c +$((from + 1)) $log)
-  ! grep -qE 'Caught|Bad arguments|Command not found' <<<"$answer" || die "testpmd refuses: $*"
+  ! grep -qE 'Caught|Bad arguments|Command not found' <<<"$answer" || fail "testpmd refuses: $*"
 }
 begin() {
   rm -f /tmp/testpmd.in $log
@@ -32,20 +32,16 @@ begin() {
   # Standard output line by line, as on a terminal.
   stdbuf -oL dpdk-testpmd -l 0-1 --in-memory -m 320 --no-telemetry --log-level=pmd.net.mlx5:${LOG:-info} \
     --log-level=pmd.common.mlx5:${LOG:-info} -a "$port0,$1" -a "$port1,$1" -- -i --nb-cores=1 --rxq=2 --txq=2 \
-    --rxd=512 --txd=512 --total-num-mbufs=6000 </tmp/testpmd.in >$log 2>&1 &
+    --rxd=512 --txd=512 --total-num-mbufs=6000 </tmp/testpmd.in >$log 2>&1 4>&- &
   testpmd=$!
   exec 3>/tmp/testpmd.in
-  for i in $(seq 600); do
-    grep -q 'testpmd> ' $log && return
-    kill -0 $testpmd 2>/dev/null || break
-    sleep 0.2
-  done
-  die "testpmd does not begin"
+  wait_for 120 "prompt of testpmd" prompted 0
+  [ "$(prompts)" -gt 0 ] || fail "testpmd has ended before its first prompt"
 }
 end() {
   echo quit >&3
   exec 3>&-
-  wait $testpmd || die "testpmd: exit status $?"
+  wait $testpmd || fail "testpmd: exit status $?"
 }
 forward() {
   ask "set fwd $*"
@@ -62,9 +58,9 @@ got() {
 rule() {
   ask "flow create 0 ingress pattern eth / ipv4 / udp dst is $1 / end actions ${*:2} / end"
   created=$(grep -oE 'Flow rule #[0-9]+ created' <<<"$answer" | grep -oE '[0-9]+')
-  [ -n "$created" ] || die "no flow rule"
+  [ -n "$created" ] || fail "no flow rule"
 }
-expect() { [ "$1" = "$2" ] || die "$2 $3, and not $1"; }
+expect() { [ "$1" = "$2" ] || fail "$2 $3, and not $1"; }
 
 # The work of a and b ----------------------------------------------------------------------------------
 
@@ -135,13 +131,13 @@ for arguments; do
   datagrams 50 5000
   datagrams 30 5001
   datagrams 20 5002
-  wait_for 20 "all packets" got 0 80
+  wait_for 60 "all packets" got 0 80
   ask show port xstats 0
   grep -E '^rx_q[01]_packets' <<<"$answer"
   expect 30 "$(xstat rx_q0_packets)" "packets of queue 0"
   expect 50 "$(xstat rx_q1_packets)" "packets of queue 1"
   ask flow query 0 "$counted" count
-  grep -qE '^ *hits: 30$' <<<"$answer" || die "the flow's counter"
+  grep -qE '^ *hits: 30$' <<<"$answer" || fail "the flow's counter"
   ask set verbose 1
   datagrams 3 5003
   wait_for 60 "marked packets" marked 3

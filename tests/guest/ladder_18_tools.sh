@@ -91,7 +91,7 @@ server=$!
 wait_for 60 "pingpong server" listens $server 18515
 ip netns exec a ibv_rc_pingpong -d "$IB_a" -g "$GID_a" -n 100000000 "$ADDRESS_b" >/tmp/client.log 2>&1 &
 client=$!
-wait_for 30 "QP in RTS" sh -c "ip netns exec b rdma resource show qp link $IB_b/1 type RC | grep -q 'state RTS'"
+wait_for 60 "QP in RTS" sh -c "ip netns exec b rdma resource show qp link $IB_b/1 type RC | grep -q 'state RTS'"
 # The tools list the objects that exist meanwhile, with their owner.
 for what in qp cq mr pd ctx; do
   on b rdma resource show $what | grep -q "comm ibv_rc_pingpong" || fail "rdma resource show $what does not tell of ibv_rc_pingpong"
