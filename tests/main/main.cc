@@ -1,56 +1,65 @@
-/// main() of all test programs: GoogleTest's, but a skipped test that tests/main/skips.txt does not
-/// list fails.
+/// main() of all test programs: GoogleTest's, but it fails if a test is skipped or disabled that
+/// tests/main/skips.txt does not list, or if a selected test has not run.
 
-#include <fnmatch.h>
-
-#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <string>
-#include <vector>
+#include <string_view>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "main/skip_list.h"
 
 namespace {
 
-/// The patterns of skips.txt: the first word of each line that is not a comment.
-std::vector<std::string> allowed_skips() {
+softhca::test::SkipList listed_skips() {
   std::ifstream file(SOFTHCA_SKIPS);
-  std::vector<std::string> patterns;
-  for (std::string line; std::getline(file, line);) {
-    if (!line.empty() && line[0] != '#') patterns.push_back(line.substr(0, line.find(' ')));
-  }
-  return patterns;
+  return softhca::test::SkipList(file);
 }
 
-class SkipsAreListed final : public testing::EmptyTestEventListener {
+class EachTestRuns final : public testing::EmptyTestEventListener {
  public:
-  bool all_are_listed() const { return unlisted_ == 0; }
+  bool is_true() const { return missing_ == 0; }
 
  private:
+  void OnTestIterationStart(const testing::UnitTest& /*unit*/, int /*iteration*/) override {
+    ended_ = 0;
+  }
+  void OnTestDisabled(const testing::TestInfo& test) override { check(test, "disabled"); }
   void OnTestEnd(const testing::TestInfo& test) override {
-    if (!test.result()->Skipped()) return;
-    const std::string name = std::string(test.test_suite_name()) + '.' + test.name();
-    const bool listed =
-        std::any_of(patterns_.begin(), patterns_.end(), [&](const std::string& pattern) {
-          return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
-        });
-    if (listed) return;
-    ++unlisted_;
-    std::fprintf(stderr, "%s was skipped, and is not in %s\n", name.c_str(), SOFTHCA_SKIPS);
+    ++ended_;
+    for (int i = 0; i < test.result()->total_part_count(); ++i) {
+      const auto& part = test.result()->GetTestPartResult(i);
+      if (part.skipped()) check(test, part.summary());
+    }
+  }
+  /// Finds tests that an environment's SetUp() skips, and a filter that selects none.
+  void OnTestIterationEnd(const testing::UnitTest& unit, int /*iteration*/) override {
+    const int selected = unit.test_to_run_count();
+    if (selected > 0 && ended_ == selected) return;
+    ++missing_;
+    std::fprintf(stderr, "%d of %d selected tests have run\n", ended_, selected);
   }
 
-  std::vector<std::string> patterns_ = allowed_skips();
-  int unlisted_ = 0;
+  void check(const testing::TestInfo& test, std::string_view message) {
+    const std::string name = std::string(test.test_suite_name()) + '.' + test.name();
+    if (listed_.allows(name, message)) return;
+    ++missing_;
+    std::fprintf(stderr, "%s was skipped, and %s does not list it with the message '%.*s'\n",
+                 name.c_str(), SOFTHCA_SKIPS, static_cast<int>(message.size()), message.data());
+  }
+
+  softhca::test::SkipList listed_ = listed_skips();
+  int missing_ = 0;
+  int ended_ = 0;
 };
 
 }  // namespace
 
 int main(int argc, char** argv) {
   testing::InitGoogleMock(&argc, argv);
-  auto* const skips = new SkipsAreListed;  // GoogleTest owns it
-  testing::UnitTest::GetInstance()->listeners().Append(skips);
+  auto* const each = new EachTestRuns;  // GoogleTest owns it
+  testing::UnitTest::GetInstance()->listeners().Append(each);
   const int status = RUN_ALL_TESTS();
-  return status != 0 || skips->all_are_listed() ? status : 1;
+  return status != 0 || each->is_true() ? status : 1;
 }
