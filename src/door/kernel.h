@@ -56,7 +56,7 @@ void note_closed();
 /// Whether this process is a child that shares its parent's memory until execve(), as after
 /// vfork(). Its descriptors are its own, but records in memory are the parent's.
 bool shares_memory_of_another();
-/// Devices::take_arms(): the program arms a CQ, perhaps for the second time.
+/// EngineState::take_arms(): the program arms a CQ, perhaps for the second time.
 void take_arms_in_call();
 /// The program is about to cancel a thread. When this returns, no thread is halfway through a call.
 void prepare_for_cancels();

@@ -57,7 +57,7 @@ class Engine {
   /// Drives the devices from a call of the program, unless another thread is driving them. False:
   /// the lock is taken, perhaps by this thread for fork().
   bool progress();
-  /// Devices::take_arms(). `in_handler`: of a signal that has interrupted a call, so that this
+  /// EngineState::take_arms(). `in_handler`: of a signal that has interrupted a call, so that this
   /// thread may have the lock. Then it waits only for a short time.
   void take_arms(bool in_handler);
   /// The program has closed a file of this engine: destroys contexts without a descriptor.
