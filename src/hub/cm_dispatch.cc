@@ -173,6 +173,10 @@ std::optional<RoceBlock> CmDispatch::route(const Ends& ends, std::span<const std
     return std::nullopt;
   }
   if (!target.expected && message->is_request() && options_.catch_up) {
+    if (!catch_up_rate_.allow({}, now, static_cast<std::uint32_t>(members.size()))) {
+      ++counters_.unread;
+      return std::nullopt;
+    }
     options_.catch_up(members);
     target = find(ends, *message, members, now);
   }

@@ -59,6 +59,8 @@ class CmDispatch {
     PeerRates::Options rate{.burst = 16384, .per_second = 16384};
     /// For messages that no process expects.
     PeerRates::Options unexpected_rate{.burst = 64, .per_second = 64};
+    /// Processes that `catch_up` is called with, whoever sends: sources can be forged.
+    PeerRates::Options catch_up_rate{.burst = 32768, .per_second = 32768};
     /// Called before a request that none of these processes expects goes to the oldest of them: may
     /// call listen() for what they have registered meanwhile. May be empty.
     std::function<void(std::span<const RoceBlock> members)> catch_up = {};
@@ -70,6 +72,7 @@ class CmDispatch {
     std::uint64_t malformed = 0;   ///< not a message of a communication manager
     std::uint64_t unknown = 0;     ///< for a number that no process has
     std::uint64_t over_rate = 0;   ///< a peer sends too many
+    std::uint64_t unread = 0;      ///< requests beyond `catch_up_rate`: dropped, peers repeat them
     std::uint64_t refused = 0;     ///< calls of listen() that failed
   };
   /// How long requests for a service ID still go to the process that listened last. perftest's -R
@@ -82,7 +85,8 @@ class CmDispatch {
   explicit CmDispatch(Options options)
       : options_(std::move(options)),
         rates_(options_.rate),
-        unexpected_rates_(options_.unexpected_rate) {}
+        unexpected_rates_(options_.unexpected_rate),
+        catch_up_rate_(options_.catch_up_rate) {}
 
   /// From now on requests for `service` go to the process, unless another one listens there too:
   /// then they go to the first, until it no longer does. Processes do not wait for each other's
@@ -159,6 +163,7 @@ class CmDispatch {
   std::deque<RequestKey> request_order_;  ///< the keys of requests_, the oldest first
   PeerRates rates_;
   PeerRates unexpected_rates_;
+  PeerRates catch_up_rate_;  ///< one bucket for all
   Counters counters_;
 };
 

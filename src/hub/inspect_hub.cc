@@ -10,6 +10,7 @@ void inspect(const CmDispatch::Counters& cm, util::InspectNode& out) {
   out.add("dropped_malformed", cm.malformed);
   out.add("dropped_unknown", cm.unknown);
   out.add("dropped_over_rate", cm.over_rate);
+  out.add("dropped_unread", cm.unread);
   out.add("listeners_refused", cm.refused);
 }
 

@@ -10,11 +10,12 @@ constexpr unsigned kTries = 4;
 
 }  // namespace
 
-bool PeerRates::allow(const wire::Gid& peer, util::Time now) {
+bool PeerRates::allow(const wire::Gid& peer, util::Time now, std::uint32_t messages) {
   auto& bucket = bucket_of(peer, now);
   refill(bucket, now);
-  if (bucket.tokens < kToken) return false;
-  bucket.tokens -= kToken;
+  const auto needed = messages * kToken;
+  if (bucket.tokens < needed) return false;
+  bucket.tokens -= needed;
   return true;
 }
 

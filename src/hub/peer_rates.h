@@ -24,8 +24,8 @@ class PeerRates {
   explicit PeerRates(const Options& options)
       : options_(options), most_(options.burst * kToken), others_{.tokens = most_} {}
 
-  /// Whether the peer may send one more message now. If so, counts it.
-  bool allow(const wire::Gid& peer, util::Time now);
+  /// Whether the peer may send so many more messages now. If so, counts them.
+  bool allow(const wire::Gid& peer, util::Time now, std::uint32_t messages = 1);
   std::size_t peers() const { return buckets_.size(); }
 
  private:

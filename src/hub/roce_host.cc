@@ -271,7 +271,7 @@ unsigned RoceHost::route(CmDispatch::Ends ends, std::span<const std::byte> packe
   return block ? number_of_[*block] : 0;
 }
 
-/// A peer can send without end: the rest waits for the next turn.
+/// A peer can send without end, and one message can be much work: the rest waits for the next turn.
 void RoceHost::receive(const RoceGroup& group) {
   std::array<std::byte, ForwardedDatagram::kPacketMax> buffer;
   ForwardedDatagram datagram{.to = group.address(), .datagram = {}};
@@ -280,6 +280,7 @@ void RoceHost::receive(const RoceGroup& group) {
     const auto number =
         route({.from = datagram.datagram.from, .to = datagram.to}, datagram.datagram.packet);
     if (number != 0 && !deliver_(number, datagram)) ++counters_.lost;
+    if (loop_.budget().spent()) return;
   }
 }
 

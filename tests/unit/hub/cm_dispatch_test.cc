@@ -267,6 +267,28 @@ TEST_F(CmDispatchTest, ListenersAreReadBeforeARequestIsRefused) {
   EXPECT_EQ(caught_up.size(), 2u) << "a flood costs no more than before";
 }
 
+// Sources can be forged, so a rate for each bounds nothing.
+TEST_F(CmDispatchTest, ManySourcesTogetherMakeTheHubReadABoundedNumberOfSockets) {
+  members.clear();
+  for (unsigned block = 1; block != 256; ++block) members.push_back(static_cast<RoceBlock>(block));
+  std::size_t sockets = 0;
+  CmDispatch other({.catch_up = [&](std::span<const RoceBlock> blocks) {
+    sockets += blocks.size();
+    other.listen(9, at_all(kService), now);
+  }});
+  const auto most = CmDispatch::Options{}.catch_up_rate.burst;
+  for (std::uint32_t i = 0; i != 1000; ++i) {
+    (void)route_at(other, cm_request(kOtherService, 1), wire::Gid::from_ipv4(0x0a00'0000 + i));
+  }
+  const auto calls = most / members.size();
+  EXPECT_EQ(sockets, calls * members.size());
+  EXPECT_EQ(other.counters().unread, 1000 - calls) << "dropped, as the peer repeats it";
+  EXPECT_EQ(other.counters().forwarded, calls);
+  EXPECT_EQ(route_at(other, cm_request(kService, 1), peer), 9) << "one that a process expects";
+  now += 1s;
+  EXPECT_EQ(route_at(other, cm_request(kOtherService, 2), peer), 1);
+}
+
 // Programs of the machine share the peer's address.
 TEST_F(CmDispatchTest, ProcessesOfOneAddressHaveARateEach) {
   CmDispatch other({.unexpected_rate = {.burst = 2, .per_second = 1}});

@@ -115,6 +115,30 @@ TEST_F(RoceFloodTest, AHundredThousandPacketsThatNobodyWantsCostOthersNothing) {
   EXPECT_EQ(lines, 0u);
 }
 
+// Reading the listeners of many processes is most of the work: other descriptors have their turn.
+TEST_F(RoceFloodTest, ATurnEndsWithItsWork) {
+  constexpr unsigned kProcesses = 100, kCatchUpWork = 500;
+  std::uint64_t read = 0;
+  const auto second = wire::Gid::from_ipv4(127, 0, 0, 3);
+  RoceHost many{
+      *loop,
+      {.port = port, .clock = [] { return util::Time(1h); }, .catch_up = [&](unsigned) { ++read; }},
+      [](unsigned, const ForwardedDatagram&) { return true; }};
+  RoceRefusal refusal;
+  for (unsigned number = 1; number <= kProcesses; ++number)
+    (void)many.join(number, second, refusal);
+  constexpr unsigned kRequests = 32;
+  for (unsigned i = 0; i != kRequests; ++i) flood.send(second, port, cm_request(kService + 1, i));
+  constexpr auto kMost = os::EventLoop::kTurnWork / (kProcesses * kCatchUpWork) * kProcesses;
+  for (unsigned turn = 0; turn != kRequests; ++turn) {
+    const auto before = read;
+    loop->run_once(util::Time::min());
+    ASSERT_LE(read - before, kMost);
+  }
+  EXPECT_EQ(read, kRequests * kProcesses);
+  EXPECT_EQ(many.counters().cm.unexpected, kRequests);
+}
+
 // The kernel keeps what the hub has not read, up to the socket's buffer.
 TEST_F(RoceFloodTest, ABurstIsTakenInTurnsAndTheRestIsDropped) {
   constexpr unsigned kPackets = 20'000;
