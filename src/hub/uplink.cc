@@ -31,13 +31,14 @@ std::uint64_t to_u64(const std::array<std::uint8_t, 6>& mac) {
   return wire::MacAddress::from(std::as_bytes(std::span(mac))).to_u64();
 }
 
+constexpr auto kMacSize = wire::MacAddress::kSize;
+
 /// Every process has a router with this address on its own switch. From elsewhere, a frame with it
 /// would make the switch send the router's frames there.
 bool is_of_a_router(const wire::Frame& frame) {
-  constexpr auto kSize = wire::MacAddress::kSize;
   const auto header = frame.link_header();
-  return header.size() >= 2 * kSize &&
-         wire::MacAddress::from(header.subspan<kSize, kSize>()) == RoceLink::mac();
+  return header.size() >= 2 * kMacSize &&
+         wire::MacAddress::from(header.subspan<kMacSize, kMacSize>()) == RoceLink::mac();
 }
 
 /// The switch floods the router's frames to groups. Other processes have sockets of their own.
@@ -108,8 +109,9 @@ std::size_t Uplink::receive(std::size_t frames) {
     if (!link->reads && is_late(*link)) late.push_back(link.get());
   }
   auto count = hub_.receive(*port_, frames, [this](const auto& frame) {
-    return is_of_a_router(frame) || handle_note(frame) ? fabric::Verdict::kTaken
-                                                       : fabric::Verdict::kGoes;
+    // Notes of the hub about this process itself have its MAC.
+    return is_of_a_router(frame) || handle_note(frame) || is_forged(frame) ? fabric::Verdict::kTaken
+                                                                           : fabric::Verdict::kGoes;
   });
   if (count < frames) {
     for (auto* link : late) link->reads = true;
@@ -121,9 +123,22 @@ std::size_t Uplink::receive(std::size_t frames) {
 }
 
 std::size_t Uplink::receive_from(Link& link, std::size_t frames) {
-  return link.rings.receive(*port_, frames, [](const auto& frame) {
-    return is_of_a_router(frame) ? fabric::Verdict::kTaken : fabric::Verdict::kGoes;
+  return link.rings.receive(*port_, frames, [this](const auto& frame) {
+    return is_of_a_router(frame) || is_forged(frame) ? fabric::Verdict::kTaken
+                                                     : fabric::Verdict::kGoes;
   });
+}
+
+/// A guest of another process can send any frame. One with the MAC of this process's device, or to
+/// its router, would be sent to other machines as the device's own (RoceLink).
+bool Uplink::is_forged(const wire::Frame& frame) {
+  const auto header = frame.link_header();
+  if (header.size() < 2 * kMacSize) return false;
+  const auto to = wire::MacAddress::from(header.first<kMacSize>());
+  const auto from = wire::MacAddress::from(header.subspan<kMacSize, kMacSize>());
+  if (to != RoceLink::mac() && from.to_u64() != mac_) return false;
+  forged_ += frame.packets();
+  return true;
 }
 
 /// Whether the kSwitched note seems lost. The peer sent the frames in the link's ring after all

@@ -76,6 +76,9 @@ class Uplink final : public fabric::Receiver {
 
   /// Number of links that frames are sent on.
   std::size_t links() const;
+  /// Packets from the hub and links that were dropped: with the MAC of this process's device as
+  /// their source, or to its router.
+  std::uint64_t forged() const { return forged_; }
 
  private:
   struct Link {
@@ -100,6 +103,7 @@ class Uplink final : public fabric::Receiver {
 
   Link* find(std::uint64_t mac);
   std::size_t receive_from(Link& link, std::size_t frames);
+  bool is_forged(const wire::Frame& frame);
   void say(LinkNote::Kind kind, std::uint64_t to);
   bool handle_note(const wire::Frame& frame);
   void take_datagram(const wire::Frame& frame);
@@ -117,6 +121,7 @@ class Uplink final : public fabric::Receiver {
   std::vector<std::unique_ptr<Link>> links_;
   Link* last_ = nullptr;     ///< link of the last frame
   bool may_switch_ = false;  ///< a ready link does not send yet
+  std::uint64_t forged_ = 0;
   Forwarded forwarded_;
   std::optional<SharedAddresses> shared_;
   bool hub_has_gone_ = false;

@@ -24,6 +24,7 @@ constexpr std::chrono::seconds kForAnswers{10};
 void Machines::reach(fabric::Switch& network, const driver::Mac& mac, const OwnAddresses& own,
                      const std::string& name, const std::string& given,
                      const util::TimeSource& clock, hub::Uplink& link) {
+  link_ = &link;
   shared_ = link.shared();
   roce_ = std::make_unique<hub::RoceLink>(network.create_port("sockets"), mac, clock,
                                           [this](const wire::Gid& to) { return open(to); });
@@ -106,7 +107,10 @@ void Machines::inspect(util::Inspection& out) const {
     node.add("listeners", shared_->listeners());
     node.add("forwarded", forwarded_);
   });
-  out.values([&](util::InspectNode& node) { node.add("lost_unfit", roce_->unfit()); });
+  out.values([&](util::InspectNode& node) {
+    node.add("lost_unfit", roce_->unfit());
+    node.add("dropped_forged", link_->forged());
+  });
   const auto show = [&](std::string_view kind, const hub::RoceSocket& socket) {
     const auto name = fmt::format("{} {}", kind, wire::text_of(socket.address()));
     out.part(name, [&](util::InspectNode& node) {

@@ -91,6 +91,7 @@ class Machines {
 
   const std::string directory_;
   std::unique_ptr<hub::RoceLink> roce_;  ///< null: reach() was not called, or found no interface
+  const hub::Uplink* link_ = nullptr;
   hub::SharedAddresses* shared_ = nullptr;
   std::map<driver::Gid, unsigned> groups_;  ///< with the number of QPs in each
   std::vector<Kept> kept_;

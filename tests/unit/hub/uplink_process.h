@@ -42,6 +42,7 @@ class Process {
   }
   std::uint64_t mac() const { return mac_; }
   Uplink& link() { return link_; }
+  fabric::Switch& fabric() { return fabric_; }
 
   void send(std::uint64_t to, std::string_view text) { send(fabric::frame_of(to, mac_, text)); }
   void send(const wire::Frame& frame) {

@@ -8,8 +8,11 @@
 
 #include "fabric/switch.h"
 #include "hub/hub.h"
+#include "hub/loopback_address.h"
+#include "hub/open_roce_socket.h"
 #include "hub/roce_link.h"
 #include "hub/uplink_process.h"
+#include "wire/group_mac.h"
 #include "wire/ib_header.h"
 #include "wire/train.h"
 
@@ -220,6 +223,58 @@ TEST_F(UplinkTest, PacketsOfARouterToGroupsStayInTheProcess) {
   run_all();
   EXPECT_THAT(b_->take(), ElementsAre("of the process"));
   EXPECT_EQ(hub_->counters().frames, 1u);
+}
+
+/// A process's way to other machines, on its switch.
+struct Router {
+  Router(Process& process, const util::TimeSource& clock)
+      : link(process.fabric().create_port("sockets"), wire::MacAddress::from_u64(process.mac()),
+             clock, open_roce_socket) {
+    link.set_addresses(std::span(&address, 1));
+  }
+  std::uint64_t sent() const { return link.sockets().at(0)->counters().sent; }
+
+  const wire::Gid address = loopback_address(1);
+  RoceLink link;
+};
+
+/// A packet from the device of a process to a multicast group, or by its router to a machine.
+wire::Frame packet_from(const Process& process, const wire::Gid& source, const wire::Gid& to) {
+  wire::IbAddress address;
+  address.source_mac = wire::MacAddress::from_u64(process.mac());
+  address.destination_mac = to.is_multicast() ? wire::mac_of_group(to) : RoceLink::mac();
+  address.source_gid = source;
+  address.destination_gid = to;
+  address.hop_limit = 64;
+  wire::Bth bth;
+  bth.opcode = wire::Opcode::UD_SEND_ONLY;
+  wire::Frame frame;
+  wire::IbHeader(address).emit(bth, {}, 0, frame);
+  return frame;
+}
+
+// A guest behind a server of the hub sends any frame. Only the device of the process itself sends
+// to other machines by its sockets.
+TEST_F(UplinkTest, NoStationOfTheHubSendsToOtherMachinesInTheNameOfAProcess) {
+  Router router(*a_, clock_);
+  const auto group = wire::Gid::from_ipv4(239, 1, 2, 3), machine = loopback_address(2);
+  b_->send(packet_from(*a_, router.address, group));
+  b_->send(packet_from(*b_, router.address, machine));
+  run_all();
+  EXPECT_EQ(router.sent(), 0u);
+  EXPECT_EQ(a_->link().forged(), 2u);
+  a_->send(packet_from(*a_, router.address, group));
+  a_->send(packet_from(*a_, router.address, machine));
+  EXPECT_EQ(router.sent(), 2u) << "its own";
+}
+
+// Otherwise its switch would look for the device behind the hub.
+TEST_F(UplinkTest, NoFrameComesFromTheDeviceOfTheProcess) {
+  make_link();
+  b_->link().handle_frame(fabric::frame_of(a_->mac(), a_->mac(), "forged"));
+  b_->link().handle_frame(fabric::frame_of(a_->mac(), b_->mac(), "true"));
+  EXPECT_THAT(a_->take(), ElementsAre("true"));
+  EXPECT_EQ(a_->link().forged(), 1u);
 }
 
 TEST_F(UplinkTest, TheLastNoteOfAProcessCannotBeAnothers) {
