@@ -110,16 +110,18 @@ RoceBlock CmDispatch::find_listener(const CmService& service, Members members, u
   return found == nullptr ? RoceBlock{0} : found->block;
 }
 
-RoceBlock CmDispatch::find_listener(std::uint64_t id, const wire::Gid& to, Members members,
-                                    util::Time now) const {
+/// The oldest process if there is none.
+CmDispatch::Target CmDispatch::find_listener(std::uint64_t id, const wire::Gid& to, Members members,
+                                             util::Time now) const {
   const auto family = to.is_ipv4() ? CmService::all_ipv4() : CmService::all_ipv6();
   for (const bool lives : {true, false}) {
     for (const auto& address : {to, family, CmService::all()}) {
       const CmService service{.id = id, .address = address};
-      if (const auto block = find_listener(service, members, now, lives); block != 0) return block;
+      const auto block = find_listener(service, members, now, lives);
+      if (block != 0) return {.block = block, .listens = lives};
     }
   }
-  return 0;
+  return {.block = members.front(), .expected = false};
 }
 
 /// A repeated request goes where it went first: its connection is there, even if another process
@@ -133,9 +135,7 @@ CmDispatch::Target CmDispatch::find_request_target(const Ends& ends, const CmMes
   if (before != nullptr && before->service == message.service && contains(members, before->block)) {
     return {.block = before->block, .duplicate = true};
   }
-  const auto block = find_listener(message.service, ends.to, members, now);
-  if (block == 0) return {.block = members.front(), .expected = false};
-  return {.block = block};
+  return find_listener(message.service, ends.to, members, now);
 }
 
 CmDispatch::Target CmDispatch::find(const Ends& ends, const CmMessage& message, Members members,
@@ -155,6 +155,23 @@ CmDispatch::Target CmDispatch::find(const Ends& ends, const CmMessage& message, 
   return {};
 }
 
+/// Reads what processes have registered meanwhile, and searches again. A listener that was found
+/// may have ended: its process alone shows that. False: so many have been read that the request
+/// must wait.
+bool CmDispatch::catch_up(const Ends& ends, const CmMessage& message, Members members,
+                          util::Time now, Target& target) {
+  for (RoceBlock read = 0; target.listens && target.block != read;) {
+    read = target.block;
+    options_.catch_up(std::span(&read, 1));
+    target = find(ends, message, members, now);
+  }
+  if (target.listens) return true;
+  if (!catch_up_rate_.allow({}, now, static_cast<std::uint32_t>(members.size()))) return false;
+  options_.catch_up(members);
+  target = find(ends, message, members, now);
+  return true;
+}
+
 std::optional<RoceBlock> CmDispatch::route(const Ends& ends, std::span<const std::byte> packet,
                                            Members members, util::Time now) {
   const auto& from = ends.from;
@@ -172,13 +189,10 @@ std::optional<RoceBlock> CmDispatch::route(const Ends& ends, std::span<const std
     ++counters_.over_rate;
     return std::nullopt;
   }
-  if (!target.expected && message->is_request() && options_.catch_up) {
-    if (!catch_up_rate_.allow({}, now, static_cast<std::uint32_t>(members.size()))) {
-      ++counters_.unread;
-      return std::nullopt;
-    }
-    options_.catch_up(members);
-    target = find(ends, *message, members, now);
+  const bool is_new = message->is_request() && !target.duplicate;
+  if (is_new && options_.catch_up && !catch_up(ends, *message, members, now, target)) {
+    ++counters_.unread;
+    return std::nullopt;
   }
   ++counters_.forwarded;
   if (target.duplicate) ++counters_.duplicates;

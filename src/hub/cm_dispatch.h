@@ -59,10 +59,12 @@ class CmDispatch {
     PeerRates::Options rate{.burst = 16384, .per_second = 16384};
     /// For messages that no process expects.
     PeerRates::Options unexpected_rate{.burst = 64, .per_second = 64};
-    /// Processes that `catch_up` is called with, whoever sends: sources can be forged.
+    /// Processes that `catch_up` is called with for requests that no process listens to, whoever
+    /// sends: sources can be forged.
     PeerRates::Options catch_up_rate{.burst = 32768, .per_second = 32768};
-    /// Called before a request that none of these processes expects goes to the oldest of them: may
-    /// call listen() for what they have registered meanwhile. May be empty.
+    /// Called before a new request goes to a listener, with its process alone, and before it goes
+    /// to a process that does not listen, with all: may call listen() and unlisten() for what these
+    /// have registered meanwhile. May be empty.
     std::function<void(std::span<const RoceBlock> members)> catch_up = {};
   };
   struct Counters {
@@ -141,14 +143,17 @@ class CmDispatch {
     RoceBlock block = 0;  ///< 0: nowhere
     bool expected = true;
     bool duplicate = false;
+    bool listens = false;  ///< a new request, to a process that listens as far as is known
   };
   using Members = std::span<const RoceBlock>;
 
   Target find(const Ends& ends, const CmMessage& message, Members members, util::Time now);
   Target find_request_target(const Ends& ends, const CmMessage& message, Members members,
                              util::Time now);
-  RoceBlock find_listener(std::uint64_t id, const wire::Gid& to, Members members,
-                          util::Time now) const;
+  bool catch_up(const Ends& ends, const CmMessage& message, Members members, util::Time now,
+                Target& target);
+  Target find_listener(std::uint64_t id, const wire::Gid& to, Members members,
+                       util::Time now) const;
   RoceBlock find_listener(const CmService& service, Members members, util::Time now,
                           bool lives) const;
   const Request* find_request(const RequestKey& key, util::Time now) const;

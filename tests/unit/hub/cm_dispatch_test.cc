@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "hub/cm_packets.h"
@@ -15,6 +17,9 @@ using namespace std::chrono_literals;
 
 constexpr std::uint64_t kOtherService = 0x0106'4712;
 CmService at_all(std::uint64_t id) { return {.id = id, .address = CmService::all()}; }
+bool contains(std::span<const RoceBlock> blocks, RoceBlock block) {
+  return std::ranges::find(blocks, block) != blocks.end();
+}
 constexpr std::uint32_t id_of(RoceBlock block, std::uint32_t number = 0x1234) {
   return std::uint32_t{block} << 24 | number;
 }
@@ -261,10 +266,43 @@ TEST_F(CmDispatchTest, ListenersAreReadBeforeARequestIsRefused) {
   EXPECT_EQ(other.counters().unexpected, 1u);
   EXPECT_EQ(other.requests(), 1u) << "it is remembered";
   EXPECT_EQ(route_at(other, cm_request(kService, 3), peer), 9);
-  EXPECT_EQ(caught_up, (std::vector{members, members})) << "the listener is known";
+  EXPECT_EQ(caught_up, (std::vector<std::vector<RoceBlock>>{members, members, {9}}))
+      << "of the listener, only its end";
   EXPECT_EQ(route_at(other, cm_packet(Cm::DREQ, 1, id_of(3)), peer), 4) << "no request";
   EXPECT_EQ(route_at(other, cm_request(kOtherService, 4), peer), std::nullopt);
-  EXPECT_EQ(caught_up.size(), 2u) << "a flood costs no more than before";
+  EXPECT_EQ(caught_up.size(), 3u) << "a flood costs no more than before";
+}
+
+// Programs close a port number, and others open it at once.
+TEST_F(CmDispatchTest, TheNextListenerIsReadBeforeARequestGoesToOneThatHasEnded) {
+  bool listens = false;
+  CmDispatch other({.catch_up = [&](std::span<const RoceBlock> blocks) {
+    if (listens && contains(blocks, 2)) other.listen(2, at_all(kService), now);
+  }});
+  ASSERT_TRUE(other.listen(9, at_all(kService), now));
+  other.unlisten(9, at_all(kService), now);
+  EXPECT_EQ(route_at(other, cm_request(kService, 1), peer), 9) << "it may listen again";
+  listens = true;
+  EXPECT_EQ(route_at(other, cm_request(kService, 2), peer), 2);
+  EXPECT_EQ(other.counters().unexpected, 0u);
+}
+
+TEST_F(CmDispatchTest, TheEndOfAListenerIsReadBeforeARequestGoesToIt) {
+  std::vector<std::vector<RoceBlock>> caught_up;
+  CmDispatch other({.catch_up = [&](std::span<const RoceBlock> blocks) {
+    caught_up.emplace_back(blocks.begin(), blocks.end());
+    for (const auto block : {RoceBlock{9}, RoceBlock{2}}) {
+      if (contains(blocks, block)) other.unlisten(block, at_all(kService), now);
+    }
+    if (contains(blocks, 4)) other.listen(4, at_all(kService), now);
+  }});
+  ASSERT_TRUE(other.listen(9, at_all(kService), now));
+  ASSERT_TRUE(other.listen(2, at_all(kService), now));
+  EXPECT_EQ(route_at(other, cm_request(kService, 1), peer), 4);
+  EXPECT_EQ(caught_up, (std::vector<std::vector<RoceBlock>>{{9}, {2}, members}));
+  EXPECT_EQ(route_at(other, cm_request(kService, 1), peer), 4);
+  EXPECT_EQ(other.counters().duplicates, 1u);
+  EXPECT_EQ(caught_up.size(), 3u) << "a repeated one goes where the first went";
 }
 
 // Sources can be forged, so a rate for each bounds nothing.

@@ -198,6 +198,27 @@ TEST_F(HubRoceTest, ARequestIsNotRefusedWhileItsListenerIsUnread) {
   thread_ = std::thread([] {});
 }
 
+TEST_F(HubRoceTest, ARequestGoesToTheNextListenerWhileTheEndOfTheLastIsUnread) {
+  const auto a = join_hub(), b = join_hub();
+  const auto at_a = at_address(*a), at_b = at_address(*b);
+  say(a->joined().socket.get(), listens(RequestKind::kListen));
+  EXPECT_EQ(at_address(*a).block, at_a.block);
+  loop_->stop();
+  thread_.join();
+  for (std::uint64_t other = 1; other != 100; ++other) {
+    const Request one{.kind = RequestKind::kListen, .address = CmService::all(), .service = other};
+    say(a->joined().socket.get(), one);
+    say(b->joined().socket.get(), one);
+  }
+  say(a->joined().socket.get(), listens(RequestKind::kUnlisten));
+  say(b->joined().socket.get(), listens(RequestKind::kListen));
+  const auto packet = cm_request(kService, 5);
+  sender.send(address, port, packet);
+  while (hub_->station().host().counters().cm.forwarded == 0) loop_->run_once(util::kNever);
+  EXPECT_TRUE(std::ranges::equal(b->datagram(), packet.bytes));
+  thread_ = std::thread([] {});
+}
+
 TEST_F(HubRoceTest, TheBlockOfAProcessThatHasLeftIsGivenOutAgain) {
   const auto a = join_hub();
   auto b = join_hub();
