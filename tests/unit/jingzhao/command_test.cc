@@ -194,6 +194,18 @@ TEST(JingzhaoHw2Sw, AnEventQueueIsTakenBackAndGetsNoMoreEvents) {
   EXPECT_EQ(ring[31], std::byte{0xFF}) << "its types are mapped no more";
 }
 
+TEST(JingzhaoHw2Sw, ACompletionQueueIsInstalledOnceAndTakenBackOnce) {
+  RawHost h;
+  h.init();
+  h.clear_mailbox();
+  EXPECT_EQ(h.command(command_opcode::HW2SW_CQ, {.in_modifier = 3}), BAD_PARAM) << "is not there";
+  ASSERT_EQ(h.with_mailbox(command_opcode::SW2HW_CQ, 3), OK);
+  EXPECT_EQ(h.with_mailbox(command_opcode::SW2HW_CQ, 3), BAD_PARAM) << "is there";
+  EXPECT_EQ(h.command(command_opcode::HW2SW_CQ, {.in_modifier = 3}), OK);
+  EXPECT_EQ(h.command(command_opcode::HW2SW_CQ, {.in_modifier = 3}), BAD_PARAM) << "is gone";
+  EXPECT_EQ(h.with_mailbox(command_opcode::SW2HW_CQ, 3), OK) << "its number is free";
+}
+
 TEST(JingzhaoHcr, BarsHaveTheDocumentsSizesAndAreZeroElsewhere) {
   RawHost h;
   EXPECT_EQ(h.device.bar(0).size, 1u << 20);

@@ -117,34 +117,56 @@ std::span<std::byte> cqc_table(Node& node) {
   return {};
 }
 
-// 3.2.5.1: status.
-TEST(JingzhaoSmallCache, ACqInErrorHasItsStatusInItsContext) {
-  using spec::jingzhao::cq_context;
-  using spec::jingzhao::cq_status;
-  World world({.card = {.icm_cache = 1}, .make_host = Spoiler::make()});
-  world.open();
-  Side a(world.a(), {.cq_entries = 4}), b(world.b());
-  connect(a, b);
-  const auto table = cqc_table(world.a());
-  ASSERT_FALSE(table.empty());
-  const auto status = [&](const jz::CompletionQueue& cq) {
-    const util::View<cq_context> context(table.subspan(cq.cqn() * std::size_t{limits::kCqcSize}));
-    return cq_status(context.get(cq_context::status));
-  };
-  const auto piece = a.piece(0, 10);
-  for (unsigned i = 0; i != 5; ++i) {
-    ASSERT_EQ(a.qp->post_send({.opcode = SendOpcode::kRdmaWrite,
-                               .pieces = {&piece, 1},
-                               .remote_address = b.address(),
-                               .rkey = b.key->key()}),
-              PostStatus::kOk);
-    world.advance(std::chrono::milliseconds(1));
+/// A device with room for one context, so that the contexts of other CQs evict that of a CQ in
+/// error to host memory.
+class JingzhaoSmallCache : public testing::Test {
+ protected:
+  using Status = spec::jingzhao::cq_status;
+
+  JingzhaoSmallCache() : world({.card = {.icm_cache = 1}, .make_host = Spoiler::make()}) {
+    world.open();
+    a.emplace(world.a(), Side::Options{.cq_entries = 4});
+    b.emplace(world.b());
+    connect(*a, *b);
   }
-  ASSERT_EQ(must(a.qp->query_state()), qp_state::ERR);
-  // The other CQs' contexts evict this CQ's context from the chip.
-  const Side other(world.a());
-  EXPECT_EQ(status(*a.send_cq), cq_status::OVERFLOW);
-  EXPECT_EQ(status(*a.receive_cq), cq_status::OK);
+  /// Writes more than the CQ has entries for.
+  void overrun() {
+    const auto piece = a->piece(0, 10);
+    for (unsigned i = 0; i != 5; ++i) {
+      ASSERT_EQ(a->qp->post_send({.opcode = SendOpcode::kRdmaWrite,
+                                  .pieces = {&piece, 1},
+                                  .remote_address = b->address(),
+                                  .rkey = b->key->key()}),
+                PostStatus::kOk);
+      world.advance(std::chrono::milliseconds(1));
+    }
+    ASSERT_EQ(must(a->qp->query_state()), qp_state::ERR);
+    const Side other(world.a());
+  }
+  Status status(const jz::CompletionQueue& cq) {
+    using spec::jingzhao::cq_context;
+    const auto at = cq.cqn() * std::size_t{limits::kCqcSize};
+    const util::View<cq_context> context(cqc_table(world.a()).subspan(at));
+    return Status(context.get(cq_context::status));
+  }
+
+  World world;
+  std::optional<Side> a, b;
+};
+
+// 3.2.5.1: status.
+TEST_F(JingzhaoSmallCache, ACqInErrorHasItsStatusInItsContext) {
+  overrun();
+  EXPECT_EQ(status(*a->send_cq), Status::OVERFLOW);
+  EXPECT_EQ(status(*a->receive_cq), Status::OK);
+}
+
+TEST_F(JingzhaoSmallCache, ACqWithoutMemoryHasItsStatusInItsContext) {
+  // The region of the CQ was made after that of the data.
+  const auto index = (a->key->key() & ((1u << world.a().hca->options().log_mpts) - 1)) + 1;
+  must(world.a().hca->run({.op = command_opcode::HW2SW_MPT, .in_modifier = index}));
+  overrun();
+  EXPECT_EQ(status(*a->send_cq), Status::WRITE_FAIL);
 }
 
 }  // namespace

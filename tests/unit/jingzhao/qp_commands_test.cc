@@ -2,6 +2,8 @@
 // A1-2).
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "jingzhao/raw_host.h"
 #include "jingzhao/spoiler.h"
 #include "spec/infiniband/qp_states.h"
@@ -146,6 +148,102 @@ TEST_F(JingzhaoModifyQp, ADrainedQueuePairChangesAndRunsAgain) {
     h.clear_mailbox();
     ASSERT_EQ(h.with_mailbox(command_opcode::ERR2RST_QPEE, kQpn), OK);
   }
+}
+
+/// Fields of a QP context that QUERY_QP shows as MODIFY_QP took them.
+struct Taken {
+  std::uint32_t access = 0, pkey_index = 0, port = 0, address = 0;
+  std::uint32_t timeout = 0, retries = 0, rnr_retry = 0, rnr_timer = 0;
+  bool operator==(const Taken&) const = default;
+};
+
+// Table A1-3: the number of each bit is the document's, and SQD2SQD_QPEE has most of them as
+// optional (table A1-2).
+TEST_F(JingzhaoModifyQp, EachBitOfTheMaskTakesItsOwnFields) {
+  const auto give = [&](std::uint32_t value) {
+    context.set(qp_context::limits_valid, value);
+    context.set(qp_context::remote_read, value);
+    context.set(qp_context::pkey_index, value);
+    context.set(qp_context::port, value);
+    context.set(qp_context::dip, value);
+    context.set(qp_context::ackto, value);
+    context.set(qp_context::retry_cnt, value);
+    context.set(qp_context::rnr_retry, value);
+    context.set(qp_context::rnr_timer, value);
+  };
+  const auto taken = [&] {
+    EXPECT_EQ(h.with_mailbox(command_opcode::QUERY_QP, kQpn), OK);
+    const util::View<qp_context> out(h.out.bytes);
+    return Taken{.access = out.get(qp_context::remote_read),
+                 .pkey_index = out.get(qp_context::pkey_index),
+                 .port = out.get(qp_context::port),
+                 .address = out.get(qp_context::dip),
+                 .timeout = out.get(qp_context::ackto),
+                 .retries = out.get(qp_context::retry_cnt),
+                 .rnr_retry = out.get(qp_context::rnr_retry),
+                 .rnr_timer = out.get(qp_context::rnr_timer)};
+  };
+  // The other bits take nothing in SQD, or nothing that the context has a field for.
+  const std::map<unsigned, Taken> rows{
+      {3, {.access = 1}},  {4, {.pkey_index = 1}}, {5, {.port = 1}},       {7, {.address = 1}},
+      {9, {.timeout = 1}}, {10, {.retries = 1}},   {11, {.rnr_retry = 1}}, {15, {.rnr_timer = 1}},
+  };
+  for (unsigned bit = 0; bit != spec::infiniband::kQpAttributes; ++bit) {
+    const auto row = rows.find(bit);
+    to_rts();
+    ASSERT_EQ(go(command_opcode::RTS2SQD_QPEE, qp_state::SQD), OK);
+    // All fields are 0 first, but the RNR timer, which to_rts() needs.
+    context.set(qp_context::rnr_timer, 0);
+    context.set(qp_context::opt_param_mask, 1u << 15);
+    ASSERT_EQ(go(command_opcode::SQD2SQD_QPEE, qp_state::SQD), OK);
+    give(1);
+    context.set(qp_context::opt_param_mask, 1u << bit);
+    EXPECT_EQ(go(command_opcode::SQD2SQD_QPEE, qp_state::SQD), OK) << bit;
+    EXPECT_EQ(taken(), row == rows.end() ? Taken{} : row->second) << bit;
+    h.clear_mailbox();
+    ASSERT_EQ(h.with_mailbox(command_opcode::ERR2RST_QPEE, kQpn), OK);
+  }
+}
+
+// Table A1-2: what a transition requires of RC is taken without a bit of the mask.
+TEST_F(JingzhaoModifyQp, TakesWhatATransitionRequiresWithoutItsBit) {
+  ASSERT_EQ(go(command_opcode::RST2INIT_QPEE, qp_state::INIT), OK);
+  context.set(qp_context::mtu, 3);
+  context.set(qp_context::dip, 0x0A000001);
+  context.set(qp_context::remote_qpn, 77);
+  context.set(qp_context::epsn, 0x123456);
+  context.set(qp_context::rnr_timer, 9);
+  context.set(qp_context::ackto, 0x70);
+  ASSERT_EQ(go(command_opcode::INIT2RTR_QPEE, qp_state::RTR), OK);
+  EXPECT_EQ(query(qp_context::mtu), 3u);
+  EXPECT_EQ(query(qp_context::dip), 0x0A000001u);
+  EXPECT_EQ(query(qp_context::remote_qpn), 77u);
+  EXPECT_EQ(query(qp_context::epsn), 0x123456u);
+  EXPECT_EQ(query(qp_context::rnr_timer), 9u);
+  EXPECT_EQ(query(qp_context::ackto), 0u) << "belongs to the next transition";
+  context.set(qp_context::limits_valid, 1);
+  context.set(qp_context::retry_cnt, 5);
+  context.set(qp_context::rnr_retry, 6);
+  context.set(qp_context::next_send_psn, 0x654321);
+  ASSERT_EQ(go(command_opcode::RTR2RTS_QPEE, qp_state::RTS), OK);
+  EXPECT_EQ(query(qp_context::ackto), 0x70u);
+  EXPECT_EQ(query(qp_context::retry_cnt), 5u);
+  EXPECT_EQ(query(qp_context::rnr_retry), 6u);
+  EXPECT_EQ(query(qp_context::next_send_psn), 0x654321u);
+}
+
+// Tables A1-2 and A1-3: the Q_Key is an attribute of datagrams.
+TEST_F(JingzhaoModifyQp, ARunningDatagramQueuePairTakesItsQkeyByBit6) {
+  context.set(qp_context::type, static_cast<std::uint32_t>(spec::jingzhao::qp_type::UD));
+  ASSERT_EQ(go(command_opcode::RST2INIT_QPEE, qp_state::INIT), OK);
+  ASSERT_EQ(go(command_opcode::INIT2RTR_QPEE, qp_state::RTR), OK);
+  ASSERT_EQ(go(command_opcode::RTR2RTS_QPEE, qp_state::RTS), OK);
+  context.set(qp_context::qkey, 7);
+  ASSERT_EQ(go(command_opcode::RTS2RTS_QPEE, qp_state::RTS), OK);
+  EXPECT_EQ(query(qp_context::qkey), 0u);
+  context.set(qp_context::opt_param_mask, 1u << 6);
+  ASSERT_EQ(go(command_opcode::RTS2RTS_QPEE, qp_state::RTS), OK);
+  EXPECT_EQ(query(qp_context::qkey), 7u);
 }
 
 // 3.2.1.1: max_qp_sz counts WQEs of any size.
