@@ -394,6 +394,7 @@ TEST(JingzhaoMadIfc, GivesTheCompactStatusOfThePort) {
   RawHost h;
   ASSERT_EQ(h.command(command_opcode::MAD_IFC, {.op_modifier = 1, .out_param = h.out.iova}), OK);
   EXPECT_EQ(h.get32(0), 0x00010203u);
+  EXPECT_EQ(h.get32(4) >> 24, 0u) << "Ethernet";
   EXPECT_EQ(h.with_mailbox(command_opcode::MAD_IFC, 1, 1), BAD_PARAM) << "no MADs";
 }
 
