@@ -12,7 +12,7 @@ SUFFIXES = (".cc", ".h", ".inc", ".layout", ".toml", ".md", ".py", ".sh", ".txt"
 # A history, and the files whose text is about citations.
 SPEAK_OF_THEM = ("CHANGELOG.md", "tools/citations.py", "tests/tools/citations_test.py")
 # Pages about one document leave its name out.
-ABOUT_ONE = ("docs/sdxi-", "docs/rsnic-")
+ABOUT_ONE = ("docs/sdxi-", "docs/rsnic-", "docs/jingzhao-")
 # Names of notes that were never in the tree.
 LOST = [re.compile(pattern) for pattern in
         (r"host-door", r"[Cc]ontract \d", r"seed 00\d", r"[a-z]-index \d", r"mlx5 \d+\.\d", r"uverbs \d+\.\d")]
@@ -99,7 +99,7 @@ def opens(section, file, known, names):
         return True
     if re.match(r"[\w.-]+\(\d\)|softhca \w", section):
         return True
-    if file.startswith(ABOUT_ONE) and re.match(rf"(?:table )?{SECTION}", section):
+    if file.startswith(ABOUT_ONE) and re.match(rf"(?:table )?[A-Z]?{SECTION}", section):
         return True
     path = re.match(r"(?:softhca: )?([\w./-]+/[\w.-]+\.\w+)", section)
     return bool(path) and any(place + path[1] in names for place in ("", "src/"))

@@ -5,8 +5,8 @@ A part stands between two lines:
 
     <!-- generated: commands -->          the output of `softhca docs commands`; the same for limits
     <!-- generated: rows FILE.toml -->    the rows of a file beside the page (docs/connectx-features.toml)
-    <!-- generated: layouts DOCUMENT FILE.toml -->    every value and field of src/spec/DOCUMENT/*.layout, with the test that
-                                          the file names for it (docs/jingzhao-tests.toml)
+    <!-- generated: features DOCUMENT FILE.toml -->    a row for each rule of a document, and for each value and field of
+                                          src/spec/DOCUMENT/*.layout (tools/feature_rows.py, docs/jingzhao-features.toml)
     <!-- generated: faults SOURCE FILE.toml GROUP -->    each kind of fault that SOURCE has, with the tests that the file names
                                           (docs/faults-tests.toml)
     <!-- generated: folders -->           who may include whom (tools/floors.py), as does chapters
@@ -22,17 +22,14 @@ import sys
 import tomllib
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-import layout_compiler  # noqa: E402
+import feature_rows  # noqa: E402
 import test_names  # noqa: E402
 from floors import CHAPTERS, MAY_INCLUDE  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+Problem = feature_rows.Problem
 PART = re.compile(r"(<!-- generated: ([^\n]+?) -->\n)(.*?)(<!-- end of generated -->)", re.S)
 STATUS = ("done", "partly", "absent", "hardware")
-
-
-class Problem(Exception):
-    pass
 
 
 def sections_of(text):
@@ -95,66 +92,6 @@ def rows_page(path, tests):
     return "\n".join(lines)
 
 
-class Cited:
-    """The file that names the test for each value or field of the layouts."""
-
-    def __init__(self, path, tests):
-        self.path, self.tests, self.used = path, tests, set()
-        self.data = tomllib.loads(path.read_text())
-
-    def of(self, group, name, note):
-        """(words, tests) of one value or field."""
-        known = self.data.get(group, {})
-        self.used.add((group, None))
-        own = known.get(name)
-        if own is not None:
-            self.used.add((group, name))
-            words, cited = own.get("words", ""), own.get("tests", [])
-        else:
-            words, cited = "", known.get("unused" if note.startswith("unused") else "tests", [])
-        for test in cited:
-            if test not in self.tests:
-                raise Problem(f"{self.path.name}: {group}.{name}: there is no test {test}")
-        if not words and not cited:
-            raise Problem(f"{self.path.name}: {group}.{name}: no test shows it, and no words say why")
-        return words, cited
-
-    def check_all_used(self):
-        for group, known in self.data.items():
-            names = [None] + [name for name, value in known.items() if isinstance(value, dict)]
-            for name in names:
-                if (group, name) not in self.used:
-                    raise Problem(f"{self.path.name}: no layout has {group}{'.' + name if name else ''}")
-
-
-def place_of(member):
-    if member["kind"] == "field":
-        bits = f"{member['hi']}:{member['lo']}" if member["hi"] != member["lo"] else str(member["hi"])
-        return f"{member['offset']:02X}h {bits}"
-    return f"{member['offset']:02X}h, " + {"bytes": f"{member['arg']} bytes", "tail": "to the end"}.get(member["kind"], member["arg"])
-
-
-def layouts_page(folder, path, tests):
-    """A table for each enumeration and structure of the layouts of a document."""
-    cited, lines = Cited(path, tests), []
-    cell = lambda words, names: "; ".join(filter(None, [words, ", ".join(f"`{name}`" for name in names)]))  # noqa: E731
-    for layout in sorted(folder.glob("*.layout")):
-        _, _, _, structs, enums = layout_compiler.parse(layout)
-        for enum in enums:
-            lines += [f"### {enum['name']}: {enum['section']}", "", "| | value | | tests |", "|---|---|---|---|"]
-            for name, value, note in enum["values"]:
-                lines.append(f"| {value:02X}h | {name} | {note} | {cell(*cited.of(enum['name'], name, note))} |")
-            lines.append("")
-        for struct in structs:
-            lines += [f"### {struct['name']}: {struct['section']}", "", "| at, bits | field | | tests |", "|---|---|---|---|"]
-            for member in struct["members"]:
-                text = cell(*cited.of(struct["name"], member["name"], member["note"]))
-                lines.append(f"| {place_of(member)} | {member['name']} | {member['note']} | {text} |")
-            lines.append("")
-    cited.check_all_used()
-    return "\n".join(lines)
-
-
 FAULT_KIND = re.compile(r'\{(?:FaultAction::)?k\w+,\s*"([a-z-]+)"')
 FAULT_CELLS = ("driver", "program")
 
@@ -193,9 +130,9 @@ def without_program(what, page, tests):
         return floors_page("folder", MAY_INCLUDE)
     if what == "chapters":
         return floors_page("chapter", CHAPTERS)
-    if what.startswith("layouts "):
+    if what.startswith("features "):
         _, document, name = what.split()
-        return layouts_page(ROOT / "src/spec" / document, page.parent / name, tests)
+        return feature_rows.page(ROOT / "src/spec" / document, page.parent / name, tests, feature_rows.existing_mutants())
     if what.startswith("faults "):
         _, source, name, group = what.split()
         return faults_page(ROOT / source, page.parent / name, group, tests)

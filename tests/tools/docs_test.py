@@ -56,48 +56,6 @@ class Docs(unittest.TestCase):
         self.assertEqual(problems('[[group]]\ntitle = "G"\n' + row + row), ["a.toml: F-1: twice"])
 
 
-LAYOUT = """document jingzhao little
-enum state 8 "3.1"
-  DOWN 1 "no link"
-  UP   2
-struct thing 0x10 "3.2"
-  size   0x00 31:16 "bytes"
-  spare  0x04 31:0 "unused"
-  bytes id 0x08 8
-"""
-CITED = '[state]\ntests = ["Suite.Name"]\n[thing]\ntests = ["Suite.Name"]\nunused = ["guest.capture"]\n'
-
-
-def layouts(cited, layout=LAYOUT):
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        (folder / "a.layout").write_text(layout)
-        (folder / "a.toml").write_text(cited)
-        return docs.layouts_page(folder, folder / "a.toml", TESTS)
-
-
-class Layouts(unittest.TestCase):
-    def test_every_value_and_field_has_a_row_with_its_test(self):
-        made = layouts(CITED + '[thing.id]\nwords = "never read"\n')
-        for row in ("### state: 3.1", "| 01h | DOWN | no link | `Suite.Name` |", "| 02h | UP |  | `Suite.Name` |",
-                    "| 00h 31:16 | size | bytes | `Suite.Name` |", "| 04h 31:0 | spare | unused | `guest.capture` |",
-                    "| 08h, 8 bytes | id |  | never read |"):
-            self.assertIn(row, made.splitlines())
-
-    def test_a_field_without_a_test_is_a_problem(self):
-        with self.assertRaisesRegex(docs.Problem, "thing.spare: no test shows it"):
-            layouts(CITED.replace('unused = ["guest.capture"]', ""))
-
-    def test_a_test_that_does_not_exist(self):
-        with self.assertRaisesRegex(docs.Problem, "there is no test Suite.Gone"):
-            layouts(CITED.replace("Suite.Name", "Suite.Gone"))
-
-    def test_what_no_layout_has(self):
-        for more in ("[thing.gone]\nwords = 'w'\n", "[gone]\ntests = []\n"):
-            with self.assertRaisesRegex(docs.Problem, "no layout has"):
-                layouts(CITED + more)
-
-
 KINDS = 'constexpr std::array<FaultKind, 2> kKinds{{\n    {FaultAction::kLose,\n     "lose",\n     {}},\n    {kStallSend, "stall-send", ""}}};\n'
 FAULTS = """[a.lose]
 driver = ["Suite.Name"]
