@@ -48,6 +48,8 @@ class RoceLink final : public fabric::Receiver {
   /// Joins the multicast groups on the interface with this index, and leaves all others. Frames of
   /// the device to any group are sent by that interface.
   void set_groups(std::span<const wire::Gid> groups, unsigned interface);
+  /// Leaves a multicast group, and allocates nothing: destructors call it.
+  void leave_group(const wire::Gid& group) { multicast_.leave(group, *port_); }
   const RoceMulticast& multicast() const { return multicast_; }
   /// Closes the sockets in a forked child.
   void leave_to_parent();

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "hub/udp_address.h"
@@ -55,7 +56,14 @@ void bind_to(int fd, unsigned interface) {
   (void)::setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, name.data(), name.size());
 }
 
-util::Result<std::unique_ptr<RoceSocket>> open(const wire::Gid& group, unsigned interface) {
+bool contains(std::span<const wire::Gid> all, const wire::Gid& one) {
+  return std::ranges::find(all, one) != all.end();
+}
+
+}  // namespace
+
+util::Result<std::unique_ptr<RoceSocket>> RoceMulticast::open_socket(const wire::Gid& group,
+                                                                     unsigned interface) {
   const bool is_ipv4 = group.is_ipv4();
   UniqueFd socket(
       ::socket(is_ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -75,12 +83,6 @@ util::Result<std::unique_ptr<RoceSocket>> open(const wire::Gid& group, unsigned 
   return RoceSocket::adopt(std::move(socket), group);
 }
 
-bool contains(std::span<const wire::Gid> all, const wire::Gid& one) {
-  return std::ranges::find(all, one) != all.end();
-}
-
-}  // namespace
-
 bool RoceMulticast::is_member(const wire::Gid& group) const {
   return std::ranges::any_of(
       members_, [&](const Member& member) { return member.socket->address() == group; });
@@ -90,35 +92,56 @@ void RoceMulticast::set_groups(std::span<const wire::Gid> groups, unsigned inter
                                fabric::Port& port) {
   if (interface == 0) groups = {};  // the kernel would choose one
   const bool has_moved = std::exchange(interface_, interface) != interface;
-  const auto is_left = [&](const Member& member) {
-    return has_moved || !contains(groups, member.socket->address());
-  };
-  if (std::ranges::any_of(members_, is_left)) {
-    (void)port.settle();  // its queued frames refer to the sockets' memory
-    std::erase_if(members_, is_left);
-  }
+  leave_if(port,
+           [&](const wire::Gid& group) { return has_moved || !contains(groups, group); });
   std::erase_if(refused_, [&](const wire::Gid& group) { return !contains(groups, group); });
   for (const auto& group : groups) {
     if (!is_member(group)) join(group);
   }
 }
 
-void RoceMulticast::join(const wire::Gid& group) {
-  auto socket = members_.size() < kGroupsMax
-                    ? open(group, interface_)
-                    : util::fail(fmt::format("only {} groups get a UDP socket", kGroupsMax));
-  if (!socket) {
-    if (contains(refused_, group)) return;
-    refused_.push_back(group);
-    return util::log(util::LogLevel::kWarning,
-                     "packets of other machines to group {} do not arrive: {}", text_of(group),
-                     socket.error().message);
-  }
+void RoceMulticast::leave(const wire::Gid& group, fabric::Port& port) {
+  leave_if(port, [&](const wire::Gid& member) { return member == group; });
   std::erase(refused_, group);
-  (*socket)->set_own(own_);
-  members_.push_back(
-      {.socket = *std::move(socket),
-       .reader = std::make_unique<wire::DatagramReader>(router_, wire::mac_of_group(group))});
+}
+
+/// Leaves the groups for which `is_left` is true.
+template <class IsLeft>
+void RoceMulticast::leave_if(fabric::Port& port, IsLeft&& is_left) {
+  const auto goes = [&](const Member& member) { return is_left(member.socket->address()); };
+  if (std::ranges::none_of(members_, goes)) return;
+  (void)port.settle();  // its queued frames refer to the sockets' memory
+  std::erase_if(members_, goes);
+}
+
+/// A socket takes megabytes, which a program with a limit may not have.
+void RoceMulticast::join(const wire::Gid& group) {
+  if (members_.size() == kGroupsMax) {
+    return refuse(group, fmt::format("only {} groups get a UDP socket", kGroupsMax));
+  }
+  try {
+    auto socket = open_(group, interface_);
+    if (!socket) return refuse(group, socket.error().message);
+    add(*std::move(socket));
+  } catch (const std::bad_alloc&) {
+    refuse(group, "no memory");
+  }
+}
+
+void RoceMulticast::add(std::unique_ptr<RoceSocket> socket) {
+  const auto& group = socket->address();
+  auto reader = std::make_unique<wire::DatagramReader>(router_, wire::mac_of_group(group));
+  socket->set_own(own_);
+  std::erase(refused_, group);
+  members_.push_back({.socket = std::move(socket), .reader = std::move(reader)});
+}
+
+/// Logs why a group has no socket, once.
+void RoceMulticast::refuse(const wire::Gid& group, std::string_view reason) {
+  if (contains(refused_, group)) return;
+  refused_.push_back(group);
+  util::log(util::LogLevel::kWarning, "packets of other machines to group {} do not arrive: {}",
+            text_of(group), reason);
 }
 
 void RoceMulticast::set_own(std::span<const wire::Gid> addresses) {

@@ -7,12 +7,16 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "fabric/port.h"
 #include "hub/roce_socket.h"
+#include "util/result.h"
 #include "wire/gid.h"
 #include "wire/mac_address.h"
 #include "wire/roce_datagram.h"
@@ -30,13 +34,25 @@ class RoceMulticast {
     std::unique_ptr<wire::DatagramReader> reader;
   };
 
+  /// Opens the socket of a group, which is a member on the interface with this index. May throw
+  /// std::bad_alloc.
+  using OpenSocket = std::function<util::Result<std::unique_ptr<RoceSocket>>(const wire::Gid& group,
+                                                                             unsigned interface)>;
+  static util::Result<std::unique_ptr<RoceSocket>> open_socket(const wire::Gid& group,
+                                                               unsigned interface);
+
   /// `router`: the source of received packets.
-  explicit RoceMulticast(const wire::MacAddress& router) : router_(router) {}
+  explicit RoceMulticast(const wire::MacAddress& router, OpenSocket open = open_socket)
+      : router_(router), open_(std::move(open)) {
+    members_.reserve(kGroupsMax);
+  }
 
   /// Joins `groups` on the interface with this index, and leaves all others. Logs each group that
-  /// it could not join once. `interface`: 0: there is none now, and so no group. `port`: that of
-  /// receive().
+  /// it could not join once, also for lack of memory. `interface`: 0: there is none now, and so no
+  /// group. `port`: that of receive().
   void set_groups(std::span<const wire::Gid> groups, unsigned interface, fabric::Port& port);
+  /// Leaves a group, and allocates nothing: destructors call it.
+  void leave(const wire::Gid& group, fabric::Port& port);
   /// Packets of these addresses are dropped: they are the process's own.
   void set_own(std::span<const wire::Gid> addresses);
   const std::vector<Member>& members() const { return members_; }
@@ -56,8 +72,13 @@ class RoceMulticast {
  private:
   bool is_member(const wire::Gid& group) const;
   void join(const wire::Gid& group);
+  void add(std::unique_ptr<RoceSocket> socket);
+  void refuse(const wire::Gid& group, std::string_view reason);
+  template <class IsLeft>
+  void leave_if(fabric::Port& port, IsLeft&& is_left);
 
   const wire::MacAddress router_;
+  const OpenSocket open_;
   unsigned interface_ = 0;
   std::vector<wire::Gid> own_;
   std::vector<Member> members_;

@@ -3,6 +3,7 @@
 #include <rdma/ib_user_verbs.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 
@@ -62,12 +63,17 @@ bool DatagramQp::is_busy() const { return users != 0 || !groups_.empty(); }
 
 Errno DatagramQp::attach(const MulticastGroup& group) {
   if (std::ranges::find(groups_, group) != groups_.end()) return 0;
+  // What may find no memory comes before the device changes.
+  groups_.reserve(groups_.empty() ? 1 : std::bit_ceil(groups_.size() + 1));
+  note_member(group, true);
   const auto wrong =
       change_multicast<spec::attach_to_mcg_in>(*this, group, command_opcode::ATTACH_TO_MCG);
-  if (wrong != 0) return wrong;
-  groups_.push_back(group);
-  note_member(group, true);
-  return 0;
+  if (wrong == 0) {
+    groups_.push_back(group);
+  } else {
+    note_member(group, false);
+  }
+  return wrong;
 }
 
 Errno DatagramQp::detach(const MulticastGroup& group) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "door/card/addresses.h"
+#include "door/memory/reserve.h"
 #include "util/log.h"
 #include "wire/address_text.h"
 
@@ -60,14 +61,21 @@ void Machines::follow_groups(const OwnAddresses& own) {
   std::vector<driver::Gid> all;
   for (const auto& [group, count] : groups_) all.push_back(group);
   roce_->set_groups(all, own.interface_index());
+  (void)hold_reserve();  // a socket that found no memory has used it up
 }
 
 void Machines::note_member(const driver::Gid& group, bool joins, const OwnAddresses& own) {
   if (roce_ == nullptr) return;
-  auto& count = groups_[group];
-  count += joins ? 1 : -1;
-  if (count == 0) groups_.erase(group);
-  follow_groups(own);
+  if (joins) {
+    ++groups_[group];
+    follow_groups(own);
+    return;
+  }
+  // This may run in a destructor. If a group has waited for room, follow() joins it.
+  const auto at = groups_.find(group);
+  if (at == groups_.end() || --at->second != 0) return;
+  groups_.erase(at);
+  roce_->leave_group(group);
 }
 
 void Machines::keep(const hub::ForwardedDatagram& datagram) {

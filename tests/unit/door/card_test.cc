@@ -24,6 +24,7 @@
 #include "hub/hub.h"
 #include "hub/join.h"
 #include "hub/roce_group.h"
+#include "hub/roce_multicast.h"
 #include "os/event_loop.h"
 #include "os/own_network.h"
 #include "os/shared_ring.h"
@@ -318,6 +319,29 @@ TEST_F(SharedCardTest, AddressesMayComeWhileTheDeviceRuns) {
   (void)a->follow_host();
   turn(*a);
   EXPECT_EQ(sockets(*a), 2u);
+}
+
+// A QP leaves its group in a destructor, which must not open a socket for another group.
+TEST_F(SharedCardTest, AGroupThatWaitsForRoomGetsItWhenTheHostIsFollowed) {
+  const auto card = make_shared();
+  ASSERT_TRUE(card);
+  const auto before = sockets(*card);
+  const auto& on_member = card->device().options().on_member;
+  const auto group = [](unsigned i) {
+    return driver::Gid::from_ipv4(239, 9, 9, static_cast<std::uint8_t>(i));
+  };
+  constexpr unsigned kMost = hub::RoceMulticast::kGroupsMax;
+  for (unsigned i = 0; i != kMost + 1; ++i) on_member(group(i), true);
+  on_member(group(0), true);
+  EXPECT_EQ(sockets(*card), before + kMost);
+  on_member(group(0), false);
+  EXPECT_EQ(sockets(*card), before + kMost) << "another QP is in it";
+  on_member(group(0), false);
+  EXPECT_EQ(sockets(*card), before + kMost - 1);
+  (void)card->follow_host();
+  EXPECT_EQ(sockets(*card), before + kMost);
+  for (unsigned i = 1; i != kMost + 1; ++i) on_member(group(i), false);
+  EXPECT_EQ(sockets(*card), before);
 }
 
 TEST_F(SharedCardTest, AnAddressWhosePortIsTakenGetsItsSocketLater) {

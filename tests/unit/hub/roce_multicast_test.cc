@@ -8,10 +8,15 @@
 
 #include <chrono>
 #include <fstream>
+#include <memory>
+#include <new>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fabric/recorder.h"
+#include "fabric/switch.h"
 #include "os/own_network.h"
 #include "roce_link_host.h"
 #include "util/log.h"
@@ -47,6 +52,66 @@ std::vector<std::byte> some_bytes() {
   std::vector<std::byte> bytes(1000);
   for (std::size_t i = 0; i != bytes.size(); ++i) bytes[i] = std::byte(i * 7);
   return bytes;
+}
+
+/// The groups of a process whose sockets the test opens or refuses.
+class RoceMulticastSockets : public testing::Test {
+ protected:
+  RoceMulticastSockets() {
+    util::set_log_sink(
+        [this](util::LogLevel, std::string_view line) { lines_.emplace_back(line); });
+  }
+  ~RoceMulticastSockets() override { util::set_log_sink(util::write_to_stderr); }
+
+  util::Result<std::unique_ptr<RoceSocket>> open(const wire::Gid& group, unsigned interface) {
+    ++opens_;
+    if (!has_memory_) throw std::bad_alloc();
+    return RoceMulticast::open_socket(group, interface);
+  }
+  void set_groups(std::span<const wire::Gid> groups) {
+    multicast_.set_groups(groups, ::if_nametoindex("lo"), *port_);
+  }
+  static std::vector<wire::Gid> groups(unsigned count) {
+    std::vector<wire::Gid> all;
+    for (unsigned i = 0; i != count; ++i) all.push_back(group_address(i));
+    return all;
+  }
+  std::size_t members() const { return multicast_.members().size(); }
+
+  bool has_memory_ = true;
+  unsigned opens_ = 0;  ///< attempts
+  std::vector<std::string> lines_;
+  fabric::Switch network_;
+  std::unique_ptr<fabric::Port> port_ = network_.create_port("sockets");
+  RoceMulticast multicast_{
+      RoceLink::mac(),
+      [this](const wire::Gid& group, unsigned interface) { return open(group, interface); }};
+};
+
+// A process with a limit of its memory (ulimit -v) goes on.
+TEST_F(RoceMulticastSockets, AGroupWithoutMemoryIsNamedOnceAndJoinedLater) {
+  has_memory_ = false;
+  for (int i = 0; i != 2; ++i) EXPECT_NO_THROW(set_groups(groups(1)));
+  EXPECT_EQ(members(), 0u);
+  EXPECT_THAT(lines_, ElementsAre(HasSubstr("do not arrive: no memory")));
+  has_memory_ = true;
+  set_groups(groups(1));
+  EXPECT_EQ(members(), 1u);
+}
+
+// QPs leave their groups in a destructor, where nothing may fail.
+TEST_F(RoceMulticastSockets, AProcessThatLeavesAGroupJoinsNoOther) {
+  const auto all = groups(2);
+  set_groups(std::span(all).first(1));
+  has_memory_ = false;
+  set_groups(all);
+  EXPECT_EQ(opens_, 2u);
+  multicast_.leave(all[0], *port_);
+  EXPECT_EQ(members(), 0u);
+  multicast_.leave(all[1], *port_);
+  EXPECT_EQ(opens_, 2u);
+  set_groups(std::span(all).last(1));
+  EXPECT_EQ(lines_.size(), 2u) << "it has left the group that was refused, too";
 }
 
 class RoceMulticastTest : public testing::Test {

@@ -44,8 +44,11 @@ Program::Program(Reach reach) : port_(switch_.create_port("device")) {
                     mac = {.bytes = {std::byte{2}}};  // its own MAC
                     return knows_macs;
                   },
-              .on_member = [this](const driver::Gid& group,
-                                  bool joins) { members.emplace_back(group, joins); }});
+              .on_member =
+                  [this](const driver::Gid& group, bool joins) {
+                    if (joins && !has_memory_for_members) throw std::bad_alloc();
+                    members.emplace_back(group, joins);
+                  }});
   context_ = open();
 }
 

@@ -193,6 +193,8 @@ class Program {
   bool knows_macs = true;
   /// Memberships of QPs in multicast groups, as reported.
   std::vector<std::pair<driver::Gid, bool>> members;
+  /// False: there is no memory for another membership.
+  bool has_memory_for_members = true;
   /// The bytes stored into the device file, by offset.
   std::map<std::uint64_t, std::vector<std::byte>> stored;
   /// The memory that its objects have locked, and its limit.

@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -65,6 +66,23 @@ TEST_F(UverbsQueuePair, EachMembershipIsReportedOnceAndSoIsItsEnd) {
   EXPECT_EQ(program_.members, (Members{{kReported, false}})) << "of the QP that was still in it";
 }
 
+// The call is ENOMEM, and the QP is in no group.
+TEST_F(UverbsQueuePair, AQpWhoseMembershipFindsNoMemoryIsNotAttached) {
+  std::uint32_t datagrams = 0;
+  ASSERT_EQ(make_qp(pd_, cq_, IB_UVERBS_QPT_UD, 0, datagrams), 0);
+  const auto change = [&](std::uint32_t command) {
+    return change_group(program_, command, datagrams);
+  };
+  program_.has_memory_for_members = false;
+  EXPECT_THROW(change(IB_USER_VERBS_CMD_ATTACH_MCAST), std::bad_alloc);
+  EXPECT_EQ(change(IB_USER_VERBS_CMD_DETACH_MCAST), EINVAL) << "it is in none";
+  EXPECT_THROW(change(IB_USER_VERBS_CMD_ATTACH_MCAST), std::bad_alloc);
+  program_.has_memory_for_members = true;
+  EXPECT_EQ(change(IB_USER_VERBS_CMD_ATTACH_MCAST), 0);
+  EXPECT_EQ(change(IB_USER_VERBS_CMD_DETACH_MCAST), 0) << "the device attached it only now";
+  EXPECT_EQ(program_.members, (Members{{kReported, true}, {kReported, false}}));
+}
+
 // cmd_status_to_err() of Linux: EXCEED_LIM, here of max_qp_mcg.
 TEST_F(UverbsQueuePair, AGroupThatIsFullTakesNoOther) {
   constexpr unsigned kMembers = 240;
@@ -74,7 +92,9 @@ TEST_F(UverbsQueuePair, AGroupThatIsFullTakesNoOther) {
     ASSERT_EQ(change_group(program_, IB_USER_VERBS_CMD_ATTACH_MCAST, member), 0) << i;
   }
   ASSERT_EQ(make_qp(pd_, cq_, IB_UVERBS_QPT_UD, 0, member), 0);
+  program_.members.clear();
   EXPECT_EQ(change_group(program_, IB_USER_VERBS_CMD_ATTACH_MCAST, member), ENOMEM);
+  EXPECT_EQ(program_.members, (Members{{kReported, true}, {kReported, false}}));
 }
 
 }  // namespace
