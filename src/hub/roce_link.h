@@ -46,8 +46,10 @@ class RoceLink final : public fabric::Receiver {
   void set_addresses(std::span<const wire::Gid> addresses);
   const std::vector<std::unique_ptr<RoceSocket>>& sockets() const { return sockets_; }
   /// Joins the multicast groups on the interface with this index, and leaves all others. Frames of
-  /// the device to any group are sent by that interface.
+  /// the device to any group are sent by that interface. @pre `groups` is sorted
   void set_groups(std::span<const wire::Gid> groups, unsigned interface);
+  /// Joins another multicast group on the same interface.
+  void join_group(const wire::Gid& group) { multicast_.join(group); }
   /// Leaves a multicast group, and allocates nothing: destructors call it.
   void leave_group(const wire::Gid& group) { multicast_.leave(group, *port_); }
   const RoceMulticast& multicast() const { return multicast_; }

@@ -56,10 +56,6 @@ void bind_to(int fd, unsigned interface) {
   (void)::setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, name.data(), name.size());
 }
 
-bool contains(std::span<const wire::Gid> all, const wire::Gid& one) {
-  return std::ranges::find(all, one) != all.end();
-}
-
 }  // namespace
 
 util::Result<std::unique_ptr<RoceSocket>> RoceMulticast::open_socket(const wire::Gid& group,
@@ -92,17 +88,31 @@ void RoceMulticast::set_groups(std::span<const wire::Gid> groups, unsigned inter
                                fabric::Port& port) {
   if (interface == 0) groups = {};  // the kernel would choose one
   const bool has_moved = std::exchange(interface_, interface) != interface;
-  leave_if(port,
-           [&](const wire::Gid& group) { return has_moved || !contains(groups, group); });
-  std::erase_if(refused_, [&](const wire::Gid& group) { return !contains(groups, group); });
-  for (const auto& group : groups) {
-    if (!is_member(group)) join(group);
+  const auto is_other = [&](const wire::Gid& group) {
+    return !std::ranges::binary_search(groups, group);
+  };
+  leave_if(port, [&](const wire::Gid& group) { return has_moved || is_other(group); });
+  std::erase_if(refused_, is_other);
+  // A device has thousands of groups, and the kernel may refuse all of them.
+  const auto next = std::ranges::upper_bound(groups, last_tried_) - groups.begin();
+  std::size_t tries = 0;
+  for (std::size_t i = 0; i != groups.size(); ++i) {
+    const auto& group = groups[(static_cast<std::size_t>(next) + i) % groups.size()];
+    if (is_full() && refused_.contains(group)) continue;
+    if (is_member(group)) continue;
+    if (!is_full() && tries++ == kGroupsMax) break;
+    last_tried_ = group;
+    open(group);
   }
+}
+
+void RoceMulticast::join(const wire::Gid& group) {
+  if (interface_ != 0 && !is_member(group)) open(group);
 }
 
 void RoceMulticast::leave(const wire::Gid& group, fabric::Port& port) {
   leave_if(port, [&](const wire::Gid& member) { return member == group; });
-  std::erase(refused_, group);
+  refused_.erase(group);
 }
 
 /// Leaves the groups for which `is_left` is true.
@@ -115,8 +125,8 @@ void RoceMulticast::leave_if(fabric::Port& port, IsLeft&& is_left) {
 }
 
 /// A socket takes megabytes, which a program with a limit may not have.
-void RoceMulticast::join(const wire::Gid& group) {
-  if (members_.size() == kGroupsMax) {
+void RoceMulticast::open(const wire::Gid& group) {
+  if (is_full()) {
     return refuse(group, fmt::format("only {} groups get a UDP socket", kGroupsMax));
   }
   try {
@@ -132,14 +142,13 @@ void RoceMulticast::add(std::unique_ptr<RoceSocket> socket) {
   const auto& group = socket->address();
   auto reader = std::make_unique<wire::DatagramReader>(router_, wire::mac_of_group(group));
   socket->set_own(own_);
-  std::erase(refused_, group);
+  refused_.erase(group);
   members_.push_back({.socket = std::move(socket), .reader = std::move(reader)});
 }
 
 /// Logs why a group has no socket, once.
 void RoceMulticast::refuse(const wire::Gid& group, std::string_view reason) {
-  if (contains(refused_, group)) return;
-  refused_.push_back(group);
+  if (!refused_.insert(group).second) return;
   util::log(util::LogLevel::kWarning, "packets of other machines to group {} do not arrive: {}",
             text_of(group), reason);
 }

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <set>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -48,9 +49,12 @@ class RoceMulticast {
   }
 
   /// Joins `groups` on the interface with this index, and leaves all others. Logs each group that
-  /// it could not join once, also for lack of memory. `interface`: 0: there is none now, and so no
-  /// group. `port`: that of receive().
+  /// it could not join once, also for lack of memory. Opens at most kGroupsMax sockets; the next
+  /// call tries the groups that follow. `interface`: 0: there is none now, and so no group. `port`:
+  /// that of receive(). @pre `groups` is sorted
   void set_groups(std::span<const wire::Gid> groups, unsigned interface, fabric::Port& port);
+  /// Joins another group on the same interface.
+  void join(const wire::Gid& group);
   /// Leaves a group, and allocates nothing: destructors call it.
   void leave(const wire::Gid& group, fabric::Port& port);
   /// Packets of these addresses are dropped: they are the process's own.
@@ -71,7 +75,8 @@ class RoceMulticast {
 
  private:
   bool is_member(const wire::Gid& group) const;
-  void join(const wire::Gid& group);
+  bool is_full() const { return members_.size() == kGroupsMax; }
+  void open(const wire::Gid& group);
   void add(std::unique_ptr<RoceSocket> socket);
   void refuse(const wire::Gid& group, std::string_view reason);
   template <class IsLeft>
@@ -82,7 +87,8 @@ class RoceMulticast {
   unsigned interface_ = 0;
   std::vector<wire::Gid> own_;
   std::vector<Member> members_;
-  std::vector<wire::Gid> refused_;  ///< groups without a socket
+  std::set<wire::Gid> refused_;  ///< groups without a socket
+  wire::Gid last_tried_;         ///< the last group of set_groups() for which open() was called
 };
 
 }  // namespace softhca::hub

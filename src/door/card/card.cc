@@ -146,7 +146,7 @@ util::Result<void> Card::set_up() {
            },
        .mac_of_qp = [this](const auto& its, auto qpn) { return routes_->mac_of_qp(its, qpn); },
        .on_member = [this](const auto& group,
-                           bool joins) { machines_.note_member(group, joins, addresses_); }});
+                           bool joins) { machines_.note_member(group, joins); }});
   if (!device) return tl::unexpected(device.error());
   device_ = *std::move(device);
   counters_ =

@@ -61,14 +61,16 @@ void Machines::follow_groups(const OwnAddresses& own) {
   std::vector<driver::Gid> all;
   for (const auto& [group, count] : groups_) all.push_back(group);
   roce_->set_groups(all, own.interface_index());
-  (void)hold_reserve();  // a socket that found no memory has used it up
+  (void)hold_reserve();  // a socket that finds no memory uses it up
 }
 
-void Machines::note_member(const driver::Gid& group, bool joins, const OwnAddresses& own) {
+void Machines::note_member(const driver::Gid& group, bool joins) {
   if (roce_ == nullptr) return;
   if (joins) {
+    // If the count finds no memory, the next follow() leaves the group.
+    if (!groups_.contains(group)) roce_->join_group(group);
     ++groups_[group];
-    follow_groups(own);
+    (void)hold_reserve();
     return;
   }
   // This may run in a destructor. If a group has waited for room, follow() joins it.

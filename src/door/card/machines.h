@@ -38,7 +38,7 @@ class Machines {
   std::size_t follow(const OwnAddresses& own);
   /// A QP has joined a multicast group, or has left it. Programs of other machines reach a group as
   /// long as any QP is in it.
-  void note_member(const driver::Gid& group, bool joins, const OwnAddresses& own);
+  void note_member(const driver::Gid& group, bool joins);
   /// Whether the hub has answered since the last call, so that follow() has something to do.
   bool take_news() { return shared_ != nullptr && shared_->take_news(); }
   /// Keeps a datagram that the hub has forwarded for the next receive().

@@ -6,10 +6,13 @@
 #include <net/if.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <fstream>
 #include <memory>
 #include <new>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,6 +22,7 @@
 #include "fabric/switch.h"
 #include "os/own_network.h"
 #include "roce_link_host.h"
+#include "util/endian.h"
 #include "util/log.h"
 #include "wire/group_mac.h"
 
@@ -65,6 +69,7 @@ class RoceMulticastSockets : public testing::Test {
 
   util::Result<std::unique_ptr<RoceSocket>> open(const wire::Gid& group, unsigned interface) {
     ++opens_;
+    tried_.insert(group);
     if (!has_memory_) throw std::bad_alloc();
     return RoceMulticast::open_socket(group, interface);
   }
@@ -73,13 +78,18 @@ class RoceMulticastSockets : public testing::Test {
   }
   static std::vector<wire::Gid> groups(unsigned count) {
     std::vector<wire::Gid> all;
-    for (unsigned i = 0; i != count; ++i) all.push_back(group_address(i));
+    for (unsigned i = 0; i != count; ++i) {
+      all.push_back(group_address(0));
+      util::store_be16(all.back().bytes.data() + 14, static_cast<std::uint16_t>(i));
+    }
     return all;
   }
+  static constexpr std::size_t kMost = RoceMulticast::kGroupsMax;
   std::size_t members() const { return multicast_.members().size(); }
 
   bool has_memory_ = true;
-  unsigned opens_ = 0;  ///< attempts
+  unsigned opens_ = 0;         ///< attempts
+  std::set<wire::Gid> tried_;  ///< their groups
   std::vector<std::string> lines_;
   fabric::Switch network_;
   std::unique_ptr<fabric::Port> port_ = network_.create_port("sockets");
@@ -112,6 +122,29 @@ TEST_F(RoceMulticastSockets, AProcessThatLeavesAGroupJoinsNoOther) {
   EXPECT_EQ(opens_, 2u);
   set_groups(std::span(all).last(1));
   EXPECT_EQ(lines_.size(), 2u) << "it has left the group that was refused, too";
+}
+
+// A device has up to 8192 groups, and the kernel may refuse all of them.
+TEST_F(RoceMulticastSockets, EachOfAThousandGroupsIsTriedOnceAndThenAFewAtATime) {
+  constexpr unsigned kGroups = 1000;
+  has_memory_ = false;
+  set_groups({});
+  const auto all = groups(kGroups);
+  for (const auto& group : all) multicast_.join(group);
+  EXPECT_EQ(opens_, kGroups);
+  tried_.clear();
+  for (unsigned left = kGroups; left != 0; left -= std::min(left, unsigned{kMost})) {
+    opens_ = 0;
+    set_groups(all);
+    EXPECT_EQ(opens_, kMost);
+  }
+  EXPECT_EQ(tried_.size(), kGroups) << "each has its turn";
+  has_memory_ = true;
+  set_groups(all);
+  EXPECT_EQ(members(), kMost);
+  opens_ = 0;
+  set_groups(all);
+  EXPECT_EQ(opens_, 0u) << "there is no room";
 }
 
 class RoceMulticastTest : public testing::Test {
