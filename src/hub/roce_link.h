@@ -96,7 +96,7 @@ class RoceLink final : public fabric::Receiver {
   const wire::MacAddress device_mac_;
   wire::DatagramReader reader_;
   RocePeers peers_;
-  RoceMulticast multicast_{mac()};
+  RoceMulticast multicast_{mac(), clock_};
   unsigned interface_ = 0;  ///< of groups
   std::vector<std::unique_ptr<RoceSocket>> sockets_;
   std::vector<wire::Gid> refused_;  ///< addresses without a socket

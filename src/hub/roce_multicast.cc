@@ -7,8 +7,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstring>
 #include <new>
+#include <string>
 #include <utility>
 
 #include "hub/udp_address.h"
@@ -146,11 +148,15 @@ void RoceMulticast::add(std::unique_ptr<RoceSocket> socket) {
   members_.push_back({.socket = std::move(socket), .reader = std::move(reader)});
 }
 
-/// Logs why a group has no socket, once.
+/// Logs why a group has no socket, once. A program chooses how many groups it has.
 void RoceMulticast::refuse(const wire::Gid& group, std::string_view reason) {
   if (!refused_.insert(group).second) return;
-  util::log(util::LogLevel::kWarning, "packets of other machines to group {} do not arrive: {}",
-            text_of(group), reason);
+  std::uint64_t held_back = 0;
+  if (!lines_.allow(clock_(), &held_back)) return;
+  const auto others =
+      held_back == 0 ? std::string() : fmt::format(" ({} lines like this not shown)", held_back);
+  util::log(util::LogLevel::kWarning, "packets of other machines to group {} do not arrive: {}{}",
+            text_of(group), reason, others);
 }
 
 void RoceMulticast::set_own(std::span<const wire::Gid> addresses) {

@@ -6,6 +6,7 @@
 // without IP_MULTICAST_LOOP, and drops what a switch returns.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -17,7 +18,9 @@
 
 #include "fabric/port.h"
 #include "hub/roce_socket.h"
+#include "util/log.h"
 #include "util/result.h"
+#include "util/time_source.h"
 #include "wire/gid.h"
 #include "wire/mac_address.h"
 #include "wire/roce_datagram.h"
@@ -42,14 +45,15 @@ class RoceMulticast {
   static util::Result<std::unique_ptr<RoceSocket>> open_socket(const wire::Gid& group,
                                                                unsigned interface);
 
-  /// `router`: the source of received packets.
-  explicit RoceMulticast(const wire::MacAddress& router, OpenSocket open = open_socket)
-      : router_(router), open_(std::move(open)) {
+  /// `router`: the source of received packets. `clock`: of the log.
+  RoceMulticast(const wire::MacAddress& router, util::TimeSource clock,
+                OpenSocket open = open_socket)
+      : router_(router), clock_(std::move(clock)), open_(std::move(open)) {
     members_.reserve(kGroupsMax);
   }
 
   /// Joins `groups` on the interface with this index, and leaves all others. Logs each group that
-  /// it could not join once, also for lack of memory. Opens at most kGroupsMax sockets; the next
+  /// it could not join once, also for lack of memory, but few lines at a time. Opens at most kGroupsMax sockets; the next
   /// call tries the groups that follow. `interface`: 0: there is none now, and so no group. `port`:
   /// that of receive(). @pre `groups` is sorted
   void set_groups(std::span<const wire::Gid> groups, unsigned interface, fabric::Port& port);
@@ -83,12 +87,14 @@ class RoceMulticast {
   void leave_if(fabric::Port& port, IsLeft&& is_left);
 
   const wire::MacAddress router_;
+  const util::TimeSource clock_;
   const OpenSocket open_;
   unsigned interface_ = 0;
   std::vector<wire::Gid> own_;
   std::vector<Member> members_;
   std::set<wire::Gid> refused_;  ///< groups without a socket
   wire::Gid last_tried_;         ///< the last group of set_groups() for which open() was called
+  util::RateLimiter lines_{4, std::chrono::seconds(10)};  ///< of the log
 };
 
 }  // namespace softhca::hub

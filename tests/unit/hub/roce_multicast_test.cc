@@ -91,10 +91,11 @@ class RoceMulticastSockets : public testing::Test {
   unsigned opens_ = 0;         ///< attempts
   std::set<wire::Gid> tried_;  ///< their groups
   std::vector<std::string> lines_;
+  util::Time now_{std::chrono::hours(1)};
   fabric::Switch network_;
   std::unique_ptr<fabric::Port> port_ = network_.create_port("sockets");
   RoceMulticast multicast_{
-      RoceLink::mac(),
+      RoceLink::mac(), [this] { return now_; },
       [this](const wire::Gid& group, unsigned interface) { return open(group, interface); }};
 };
 
@@ -145,6 +146,18 @@ TEST_F(RoceMulticastSockets, EachOfAThousandGroupsIsTriedOnceAndThenAFewAtATime)
   opens_ = 0;
   set_groups(all);
   EXPECT_EQ(opens_, 0u) << "there is no room";
+}
+
+TEST_F(RoceMulticastSockets, GroupsWithoutASocketDoNotFillTheLog) {
+  has_memory_ = false;
+  set_groups({});
+  const auto all = groups(1000);
+  for (const auto& group : std::span(all).first(999)) multicast_.join(group);
+  EXPECT_EQ(lines_.size(), 4u);
+  now_ += std::chrono::seconds(10);
+  multicast_.join(all.back());
+  ASSERT_EQ(lines_.size(), 5u);
+  EXPECT_THAT(lines_.back(), HasSubstr("no memory (995 lines like this not shown)"));
 }
 
 class RoceMulticastTest : public testing::Test {
