@@ -50,12 +50,12 @@ bool join_ipv6(int fd, const wire::Gid& group, unsigned interface) {
   return set(fd, IPPROTO_IPV6, IPV6_ADD_MEMBERSHIP, member);
 }
 
-/// IPv6 does not look at the interface of a membership when a packet comes.
-void bind_to(int fd, unsigned interface) {
+/// Call before bind(), which binds sockets of link-local groups to the interface: the kernel then
+/// refuses a second time without a privilege. Before Linux 5.7 it refuses the first time, too.
+bool bind_to(int fd, unsigned interface) {
   std::array<char, IF_NAMESIZE> name{};
-  if (::if_indextoname(interface, name.data()) == nullptr) return;
-  // Without a privilege since Linux 5.7.
-  (void)::setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, name.data(), name.size());
+  return ::if_indextoname(interface, name.data()) != nullptr &&
+         ::setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, name.data(), name.size()) == 0;
 }
 
 }  // namespace
@@ -67,6 +67,10 @@ util::Result<std::unique_ptr<RoceSocket>> RoceMulticast::open_socket(const wire:
       ::socket(is_ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return util::fail_errno("no UDP socket");
   const int fd = socket.get();
+  // IPv4 compares the interface of a membership when a packet comes, IPv6 does not.
+  if (!bind_to(fd, interface) && !is_ipv4) {
+    return util::fail_errno("its interface (before Linux 5.7, IPv6 groups need CAP_NET_RAW)");
+  }
   auto name = UdpAddress::of(group, wire::kRoceUdpPort);
   if (!is_ipv4) name.ipv6.sin6_scope_id = interface;
   // The processes of a machine each have a socket of the group.
@@ -74,7 +78,6 @@ util::Result<std::unique_ptr<RoceSocket>> RoceMulticast::open_socket(const wire:
                         (is_ipv4 || set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1)) &&
                         ::bind(fd, &name.any, name.size()) == 0;
   if (!is_bound) return util::fail_errno(fmt::format("UDP port {}", wire::kRoceUdpPort));
-  bind_to(fd, interface);
   const bool has_joined =
       is_ipv4 ? join_ipv4(fd, group, interface) : join_ipv6(fd, group, interface);
   if (!has_joined) return util::fail_errno("membership");

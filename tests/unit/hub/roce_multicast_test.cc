@@ -3,10 +3,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/capability.h>
 #include <net/if.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <fstream>
@@ -16,10 +20,12 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "fabric/recorder.h"
 #include "fabric/switch.h"
+#include "os/forbidden_call.h"
 #include "os/own_network.h"
 #include "roce_link_host.h"
 #include "util/endian.h"
@@ -87,6 +93,7 @@ class RoceMulticastSockets : public testing::Test {
   static constexpr std::size_t kMost = RoceMulticast::kGroupsMax;
   std::size_t members() const { return multicast_.members().size(); }
 
+  const wire::Gid group_ = group_address(1);
   bool has_memory_ = true;
   unsigned opens_ = 0;         ///< attempts
   std::set<wire::Gid> tried_;  ///< their groups
@@ -357,6 +364,48 @@ TEST(RoceMulticastNetwork, Ipv6GroupsOfEachScope) {
     EXPECT_EQ(arrived[0].packet.address.hop_limit, 5);
     EXPECT_EQ(arrived[0].payload, some_bytes());
   }
+}
+
+/// A network with an interface "va" that has IPv6.
+class RoceMulticastInterface : public RoceMulticastSockets {
+ protected:
+  void SetUp() override {
+    if (!network_of_test_.made()) GTEST_SKIP() << "no namespaces for users here";
+    os::OwnNetwork::run("ip link add va type veth peer name vb");
+    std::ofstream("/proc/sys/net/ipv6/conf/va/disable_ipv6") << 0;
+    os::OwnNetwork::run("ip link set va up");
+  }
+  void set_groups_on_va(std::span<const wire::Gid> groups) {
+    multicast_.set_groups(groups, ::if_nametoindex("va"), *port_);
+  }
+
+  const os::OwnNetwork network_of_test_;
+};
+
+// As Linux before 5.7 for a process without CAP_NET_RAW. Packets of other interfaces would arrive.
+TEST_F(RoceMulticastInterface, AnIpv6GroupThatIsNotBoundToItsInterfaceIsRefused) {
+  const std::vector all{group_, ipv6(0xff1e, 9)};
+  std::thread([&] {
+    ASSERT_TRUE(test::forbid_socket_option(SOL_SOCKET, SO_BINDTODEVICE, EPERM));
+    set_groups_on_va(all);
+  }).join();
+  ASSERT_EQ(members(), 1u);
+  EXPECT_EQ(multicast_.members()[0].socket->address(), group_);
+  EXPECT_THAT(lines_, ElementsAre(testing::AllOf(HasSubstr("ff1e::9"), HasSubstr("Linux 5.7"),
+                                                 HasSubstr("not permitted"))));
+}
+
+// bind() binds sockets of link-local groups to an interface, which the kernel lets only root change.
+TEST_F(RoceMulticastInterface, Ipv6GroupsOfEachScopeNeedNoPrivilege) {
+  const std::vector all{ipv6(0xff12, 9), ipv6(0xff15, 9), ipv6(0xff1e, 9)};
+  std::thread([&] {
+    __user_cap_header_struct head{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+    const __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {};
+    ASSERT_EQ(::syscall(SYS_capset, &head, none), 0);
+    set_groups_on_va(all);
+  }).join();
+  EXPECT_EQ(members(), all.size());
+  EXPECT_THAT(lines_, IsEmpty());
 }
 
 }  // namespace
