@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include <utility>
 
 #include "hub/udp_address.h"
+#include "os/kept_fd.h"
 #include "os/unique_fd.h"
 #include "util/log.h"
 #include "util/result.h"
@@ -126,6 +128,10 @@ void RoceMulticast::leave_if(fabric::Port& port, IsLeft&& is_left) {
   const auto goes = [&](const Member& member) { return is_left(member.socket->address()); };
   if (std::ranges::none_of(members_, goes)) return;
   (void)port.settle();  // its queued frames refer to the sockets' memory
+  for (const auto& member : members_) {
+    // A forked child may have the socket, too, so closing it would not suffice.
+    if (goes(member)) ::epoll_ctl(watcher_.get(), EPOLL_CTL_DEL, member.socket->fd(), nullptr);
+  }
   std::erase_if(members_, goes);
 }
 
@@ -146,9 +152,35 @@ void RoceMulticast::open(const wire::Gid& group) {
 void RoceMulticast::add(std::unique_ptr<RoceSocket> socket) {
   const auto& group = socket->address();
   auto reader = std::make_unique<wire::DatagramReader>(router_, wire::mac_of_group(group));
+  if (!watch(socket->fd())) return refuse(group, util::fail_errno("epoll").value().message);
   socket->set_own(own_);
   refused_.erase(group);
   members_.push_back({.socket = std::move(socket), .reader = std::move(reader)});
+}
+
+bool RoceMulticast::watch(int fd) {
+  if (!watcher_) {
+    UniqueFd made(::epoll_create1(EPOLL_CLOEXEC));
+    if (!made) return false;
+    watcher_ = os::keep(std::move(made));
+  }
+  epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
+  return ::epoll_ctl(watcher_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+/// The result is valid until the next call.
+std::span<const RoceMulticast::Member* const> RoceMulticast::find_readable() {
+  if (members_.empty()) return {};
+  std::array<epoll_event, kGroupsMax> events;
+  const int count = ::epoll_wait(watcher_.get(), events.data(), kGroupsMax, 0);
+  std::size_t found = 0;
+  for (int i = 0; i < count; ++i) {
+    const auto fd = events[static_cast<std::size_t>(i)].data.fd;
+    const auto at = std::ranges::find_if(
+        members_, [fd](const Member& member) { return member.socket->fd() == fd; });
+    if (at != members_.end()) readable_[found++] = &*at;
+  }
+  return std::span(readable_).first(found);
 }
 
 /// Logs why a group has no socket, once. A program chooses how many groups it has.
@@ -169,6 +201,7 @@ void RoceMulticast::set_own(std::span<const wire::Gid> addresses) {
 
 void RoceMulticast::leave_to_parent() {
   for (auto& member : members_) member.socket->leave_to_parent();
+  watcher_.reset();
 }
 
 }  // namespace softhca::hub

@@ -6,6 +6,7 @@
 // without IP_MULTICAST_LOOP, and drops what a switch returns.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <functional>
@@ -18,6 +19,7 @@
 
 #include "fabric/port.h"
 #include "hub/roce_socket.h"
+#include "os/unique_fd.h"
 #include "util/log.h"
 #include "util/result.h"
 #include "util/time_source.h"
@@ -64,15 +66,18 @@ class RoceMulticast {
   /// Packets of these addresses are dropped: they are the process's own.
   void set_own(std::span<const wire::Gid> addresses);
   const std::vector<Member>& members() const { return members_; }
+  /// Readable when packets have come to any group. -1: no group was joined yet.
+  int fd() const { return watcher_.get(); }
   /// Closes the sockets in a forked child.
   void leave_to_parent();
 
-  /// As RoceSocket::receive(), for each group.
+  /// As RoceSocket::receive(), for each group whose socket is readable. One call of the kernel finds
+  /// these. A packet waits for one call: a socket stays readable until it has none left.
   template <class Heard>
   std::size_t receive(fabric::Port& port, std::size_t frames, Heard&& heard) {
     std::size_t count = 0;
-    for (const auto& member : members_) {
-      count += member.socket->receive(port, *member.reader, frames, heard);
+    for (const auto* const member : find_readable()) {
+      count += member->socket->receive(port, *member->reader, frames, heard);
     }
     return count;
   }
@@ -83,6 +88,8 @@ class RoceMulticast {
   void open(const wire::Gid& group);
   void add(std::unique_ptr<RoceSocket> socket);
   void refuse(const wire::Gid& group, std::string_view reason);
+  bool watch(int fd);
+  std::span<const Member* const> find_readable();
   template <class IsLeft>
   void leave_if(fabric::Port& port, IsLeft&& is_left);
 
@@ -91,7 +98,9 @@ class RoceMulticast {
   const OpenSocket open_;
   unsigned interface_ = 0;
   std::vector<wire::Gid> own_;
+  os::UniqueFd watcher_;  ///< epoll(7), of the sockets of members_; none: no group was joined yet
   std::vector<Member> members_;
+  std::array<const Member*, kGroupsMax> readable_{};
   std::set<wire::Gid> refused_;  ///< groups without a socket
   wire::Gid last_tried_;         ///< the last group of set_groups() for which open() was called
   util::RateLimiter lines_{4, std::chrono::seconds(10)};  ///< of the log

@@ -120,6 +120,8 @@ class RoceSocket {
   /// Whether the buffer held packets then.
   bool is_draining() const { return queued_ != 0; }
   const Counters& counters() const { return counters_; }
+  /// Calls of the kernel that found no packet, modulo 2^32.
+  std::uint32_t empty_receives() const { return empty_; }
   /// The last error of a destination that ICMP or the neighbor table has reported.
   struct Complaint {
     wire::Gid to;

@@ -53,7 +53,7 @@ class Machines {
   void for_each_socket(Visit&& visit) const {
     if (roce_ == nullptr) return;
     for (const auto& socket : roce_->sockets()) visit(socket->fd());
-    for (const auto& member : roce_->multicast().members()) visit(member.socket->fd());
+    if (const auto groups = roce_->multicast().fd(); groups >= 0) visit(groups);
   }
 
   /// Transmits at most `frames` received packets for each address, and those that the hub has

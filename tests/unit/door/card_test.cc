@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -213,6 +214,15 @@ class SharedCardTest : public CardTest {
     card.machines().for_each_socket([&](int) { ++count; });
     return count;
   }
+  /// Sockets of groups 239.9.9.0/24 in the network, by proc(5).
+  static unsigned group_sockets() {
+    std::ifstream file("/proc/thread-self/net/udp");
+    unsigned count = 0;
+    for (std::string line; std::getline(file, line);) {
+      count += line.find("0909EF:12B7") != std::string::npos ? 1 : 0;  // port 4791
+    }
+    return count;
+  }
   static driver::Mac mac_to(const Card& card, const driver::Gid& to) {
     driver::Mac mac;
     EXPECT_TRUE(card.find_mac(to, mac));
@@ -325,7 +335,6 @@ TEST_F(SharedCardTest, AddressesMayComeWhileTheDeviceRuns) {
 TEST_F(SharedCardTest, AGroupThatWaitsForRoomGetsItWhenTheHostIsFollowed) {
   const auto card = make_shared();
   ASSERT_TRUE(card);
-  const auto before = sockets(*card);
   const auto& on_member = card->device().options().on_member;
   const auto group = [](unsigned i) {
     return driver::Gid::from_ipv4(239, 9, 9, static_cast<std::uint8_t>(i));
@@ -333,15 +342,15 @@ TEST_F(SharedCardTest, AGroupThatWaitsForRoomGetsItWhenTheHostIsFollowed) {
   constexpr unsigned kMost = hub::RoceMulticast::kGroupsMax;
   for (unsigned i = 0; i != kMost + 1; ++i) on_member(group(i), true);
   on_member(group(0), true);
-  EXPECT_EQ(sockets(*card), before + kMost);
+  EXPECT_EQ(group_sockets(), kMost);
   on_member(group(0), false);
-  EXPECT_EQ(sockets(*card), before + kMost) << "another QP is in it";
+  EXPECT_EQ(group_sockets(), kMost) << "another QP is in it";
   on_member(group(0), false);
-  EXPECT_EQ(sockets(*card), before + kMost - 1);
+  EXPECT_EQ(group_sockets(), kMost - 1);
   (void)card->follow_host();
-  EXPECT_EQ(sockets(*card), before + kMost);
+  EXPECT_EQ(group_sockets(), kMost);
   for (unsigned i = 1; i != kMost + 1; ++i) on_member(group(i), false);
-  EXPECT_EQ(sockets(*card), before);
+  EXPECT_EQ(group_sockets(), 0u);
 }
 
 TEST_F(SharedCardTest, AnAddressWhosePortIsTakenGetsItsSocketLater) {

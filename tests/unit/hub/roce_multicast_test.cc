@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <linux/capability.h>
 #include <net/if.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -27,6 +28,7 @@
 #include "fabric/switch.h"
 #include "os/forbidden_call.h"
 #include "os/own_network.h"
+#include "os/unique_fd.h"
 #include "roce_link_host.h"
 #include "util/endian.h"
 #include "util/log.h"
@@ -282,6 +284,49 @@ TEST_F(RoceMulticastTest, AnAddressWithoutASocketSendsToNoGroup) {
   a_.send_to_group(address, payload_);
   EXPECT_THAT(b_.take(), IsEmpty());
   EXPECT_EQ(a_.link().unfit(), 1u);
+}
+
+// A program that polls makes many turns, of which few find a packet.
+TEST_F(RoceMulticastTest, SilentGroupsCostNoCallsOfTheirOwn) {
+  std::vector<wire::Gid> groups;
+  for (unsigned i = 0; i != RoceMulticast::kGroupsMax; ++i) groups.push_back(group_address(i));
+  make_member(b_, groups);
+  for (unsigned i = 0; i != 8; ++i) {
+    EXPECT_THAT(b_.take(), IsEmpty());
+    for (const auto group : {5u, 6u + i, 31u}) {
+      a_.send_to_group(a_.path_to_group(groups[group]), payload_);
+    }
+    EXPECT_EQ(b_.take().size(), 3u) << "the next turn takes them all";
+  }
+  for (const auto& member : b_.link().multicast().members()) {
+    EXPECT_EQ(member.socket->empty_receives(), 0u);
+  }
+}
+
+TEST_F(RoceMulticastTest, PacketsThatATurnHasNoRoomForAreTakenByTheNextTurns) {
+  make_member(b_, {group_});
+  constexpr unsigned kPackets = 5;
+  for (unsigned i = 0; i != kPackets; ++i) {
+    a_.send_to_group(a_.path_to_group(group_), payload_, i);
+  }
+  for (unsigned i = 0; i != kPackets; ++i) EXPECT_EQ(b_.link().receive(1), 1u);
+  EXPECT_EQ(b_.link().receive(1), 0u);
+  EXPECT_EQ(b_.take().size(), kPackets);
+}
+
+// A forked child may have the socket of a group that its parent has left.
+TEST_F(RoceMulticastTest, AGroupThatIsLeftIsNotWatched) {
+  const auto other = group_address(2);
+  make_member(b_, {group_, other});
+  const os::UniqueFd held(::dup(member(b_).fd()));
+  a_.send_to_group(a_.path_to_group(group_), payload_);
+  make_member(b_, {other});
+  pollfd wake{.fd = b_.link().multicast().fd(), .events = POLLIN, .revents = 0};
+  EXPECT_EQ(::poll(&wake, 1, 0), 0);
+  a_.send_to_group(a_.path_to_group(other), payload_);
+  EXPECT_EQ(::poll(&wake, 1, 0), 1);
+  EXPECT_EQ(b_.take().size(), 1u);
+  EXPECT_EQ(::poll(&wake, 1, 0), 0);
 }
 
 TEST_F(RoceMulticastTest, EachGroupBeyondTheMostIsReportedOnce) {
