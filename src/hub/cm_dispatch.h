@@ -59,8 +59,8 @@ class CmDispatch {
     PeerRates::Options rate{.burst = 16384, .per_second = 16384};
     /// For messages that no process expects.
     PeerRates::Options unexpected_rate{.burst = 64, .per_second = 64};
-    /// Processes that `catch_up` is called with for requests that no process listens to, whoever
-    /// sends: sources can be forged.
+    /// Processes that `catch_up` is called with for requests that no process listens to. One rate
+    /// for all sources, because sources can be forged.
     PeerRates::Options catch_up_rate{.burst = 32768, .per_second = 32768};
     /// Called before a new request goes to a listener, with its process alone, and before it goes
     /// to a process that does not listen, with all: may call listen() and unlisten() for what these

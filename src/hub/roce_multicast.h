@@ -55,9 +55,9 @@ class RoceMulticast {
   }
 
   /// Joins `groups` on the interface with this index, and leaves all others. Logs each group that
-  /// it could not join once, also for lack of memory, but few lines at a time. Opens at most kGroupsMax sockets; the next
-  /// call tries the groups that follow. `interface`: 0: there is none now, and so no group. `port`:
-  /// that of receive(). @pre `groups` is sorted
+  /// it could not join once, also for lack of memory, but few lines at a time. Opens at most
+  /// kGroupsMax sockets; the next call tries the groups that follow. `interface`: 0: there is none
+  /// now, and so no group. `port`: that of receive(). @pre `groups` is sorted
   void set_groups(std::span<const wire::Gid> groups, unsigned interface, fabric::Port& port);
   /// Joins another group on the same interface.
   void join(const wire::Gid& group);
@@ -71,8 +71,8 @@ class RoceMulticast {
   /// Closes the sockets in a forked child.
   void leave_to_parent();
 
-  /// As RoceSocket::receive(), for each group whose socket is readable. One call of the kernel finds
-  /// these. A packet waits for one call: a socket stays readable until it has none left.
+  /// As RoceSocket::receive(), for each group whose socket is readable. One call of the kernel
+  /// finds these. A packet waits for one call: a socket stays readable until it has none left.
   template <class Heard>
   std::size_t receive(fabric::Port& port, std::size_t frames, Heard&& heard) {
     std::size_t count = 0;

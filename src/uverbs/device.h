@@ -81,8 +81,8 @@ class Device {
     /// The MAC to which a connected QP sends packets for QP `qpn` at a destination with this MAC:
     /// several devices may share the destination's address. Empty: the same MAC.
     std::function<driver::Mac(const driver::Mac& mac, std::uint32_t qpn)> mac_of_qp = {};
-    /// Called before a QP is attached to a multicast group (`joins`), and when it is in the group no
-    /// longer. May be empty. If a call that joins throws, the QP is not attached.
+    /// Called before a QP is attached to a multicast group (`joins`), and when it is in the group
+    /// no longer. May be empty. If a call that joins throws, the QP is not attached.
     std::function<void(const driver::Gid& group, bool joins)> on_member = {};
   };
 

@@ -63,7 +63,7 @@ bool DatagramQp::is_busy() const { return users != 0 || !groups_.empty(); }
 
 Errno DatagramQp::attach(const MulticastGroup& group) {
   if (std::ranges::find(groups_, group) != groups_.end()) return 0;
-  // What may find no memory comes before the device changes.
+  // Allocations come first: if one fails, the device has not changed.
   groups_.reserve(groups_.empty() ? 1 : std::bit_ceil(groups_.size() + 1));
   note_member(group, true);
   const auto wrong =

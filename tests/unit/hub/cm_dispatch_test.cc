@@ -273,7 +273,7 @@ TEST_F(CmDispatchTest, ListenersAreReadBeforeARequestIsRefused) {
   EXPECT_EQ(caught_up.size(), 3u) << "a flood costs no more than before";
 }
 
-// Programs close a port number, and others open it at once.
+// Programs close a port number, and others open it next.
 TEST_F(CmDispatchTest, TheNextListenerIsReadBeforeARequestGoesToOneThatHasEnded) {
   bool listens = false;
   CmDispatch other({.catch_up = [&](std::span<const RoceBlock> blocks) {

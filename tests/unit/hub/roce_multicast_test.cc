@@ -440,7 +440,8 @@ TEST_F(RoceMulticastInterface, AnIpv6GroupThatIsNotBoundToItsInterfaceIsRefused)
                                                  HasSubstr("not permitted"))));
 }
 
-// bind() binds sockets of link-local groups to an interface, which the kernel lets only root change.
+// bind() binds sockets of link-local groups to an interface, which the kernel lets only root
+// change.
 TEST_F(RoceMulticastInterface, Ipv6GroupsOfEachScopeNeedNoPrivilege) {
   const std::vector all{ipv6(0xff12, 9), ipv6(0xff15, 9), ipv6(0xff1e, 9)};
   std::thread([&] {

@@ -35,20 +35,20 @@ Program::Program(Reach reach) : port_(switch_.create_port("device")) {
   EXPECT_TRUE(model_->dma().map(Device::bus_address(begin), size,
                                 reinterpret_cast<std::byte*>(begin), pcie::DmaAccess::kReadWrite));
   hca_ = *driver::connectx::Hca::open(*host_);
-  device_ = *Device::create(
-      *hca_, {.gids = {{.gid = driver::Gid::from_ipv4(198, 18, 0, 1)}},
-              .node_guid = 1,
-              .interface_mtu = [this] { return interface_mtu; },
-              .find_mac =
-                  [this](const driver::Gid&, driver::Mac& mac) {
-                    mac = {.bytes = {std::byte{2}}};  // its own MAC
-                    return knows_macs;
-                  },
-              .on_member =
-                  [this](const driver::Gid& group, bool joins) {
-                    if (joins && !has_memory_for_members) throw std::bad_alloc();
-                    members.emplace_back(group, joins);
-                  }});
+  device_ = *Device::create(*hca_, {.gids = {{.gid = driver::Gid::from_ipv4(198, 18, 0, 1)}},
+                                    .node_guid = 1,
+                                    .interface_mtu = [this] { return interface_mtu; },
+                                    .find_mac =
+                                        [this](const driver::Gid&, driver::Mac& mac) {
+                                          mac = {.bytes = {std::byte{2}}};  // its own MAC
+                                          return knows_macs;
+                                        },
+                                    .on_member =
+                                        [this](const driver::Gid& group, bool joins) {
+                                          if (joins && !has_memory_for_members)
+                                            throw std::bad_alloc();
+                                          members.emplace_back(group, joins);
+                                        }});
   context_ = open();
 }
 
