@@ -25,9 +25,9 @@ test_that mckey says 2 'data transfers complete' run -- bash -c '
   status=$?; cat $folder/member; exit $status'
 # perftest closes its listener of RDMA_PS_TCP and opens one of RDMA_PS_UDP while the client already connects.
 test_that "perftest's -R over UD" says 2 "^ 1024 +200 " control -- bash -c '
-  meet "cm_listens 18515" "ib_send_bw -R -c UD -s 1024 -n 200" "ib_send_bw -R -c UD -s 1024 -n 200 127.0.0.1"'
+  meet "cm_listens 18515" "ib_send_bw -F -R -c UD -s 1024 -n 200" "ib_send_bw -F -R -c UD -s 1024 -n 200 127.0.0.1"'
 test_that "perftest's -R with its second request behind the second listener" says 2 "^ 65536 +200 " control -- bash -c '
-  meet_twice 18515 "ib_write_bw -R -n 200" "ib_write_bw -R -n 200 127.0.0.1"'
+  meet_twice 18515 "ib_write_bw -F -R -n 200" "ib_write_bw -F -R -n 200 127.0.0.1"'
 # A server with 64 threads, and as many clients, each a process with a device of its own.
 test_that "64 clients" says 1 '^served 64$' run -- bash -c '
   "$programs/many_clients" server 64 >$folder/many & server=$!

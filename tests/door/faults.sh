@@ -46,7 +46,7 @@ transport retry counter exceeded" run -- "$programs/xrc_targets"
 # NAKs may cause all the retransmissions before any timeout does.
 lossy() {
   run --loss 0.02 --loss-seed 3 -- bash -c '
-    meet "listens 18515" "ib_send_bw -d mlx5_0 -x 3 -s 4096 -n 2000" "ib_send_bw -d mlx5_0 -x 3 -s 4096 -n 2000 localhost" || exit
+    meet "listens 18515" "ib_send_bw -F -d mlx5_0 -x 3 -s 4096 -n 2000" "ib_send_bw -F -d mlx5_0 -x 3 -s 4096 -n 2000 localhost" || exit
     cd /sys/class/infiniband/mlx5_0/ports/1/hw_counters && grep -H . packet_seq_err'
 }
 test_that "a wire that loses frames" says 3 '^ 4096 +2000 |^packet_seq_err:[1-9]' lossy
@@ -72,7 +72,7 @@ test_that "a rule that loses every packet of a SEND" says 1 "transport retry cou
   timeout 60 ibv_rc_pingpong -g 3 localhost && echo "it has succeeded" || kill $server'
 one_loss() {
   run --control "$folder/rules" --fault port=*,opcode=send,nth=300,do=lose -- bash -c '
-    meet "listens 18515" "ib_send_bw -d mlx5_0 -x 3 -s 4096 -n 2000" "ib_send_bw -d mlx5_0 -x 3 -s 4096 -n 2000 localhost" || exit
+    meet "listens 18515" "ib_send_bw -F -d mlx5_0 -x 3 -s 4096 -n 2000" "ib_send_bw -F -d mlx5_0 -x 3 -s 4096 -n 2000 localhost" || exit
     "$softhca" fault "$folder/rules" list'
 }
 test_that "a rule that loses one packet" says 3 '^ 4096 +2000 |^n1: port=\*,opcode=send,nth=300,do=lose: matched [0-9]+, fired 1$' one_loss

@@ -39,21 +39,21 @@ eventually test -e "$folder/capture"
 for service in rc uc ud srq; do pair 2 "200 iters in" "" ibv_${service}_pingpong $ipv4 -c -n 200; done
 pair 2 "200 iters in" "" ibv_rc_pingpong $ipv6 -c -n 200
 pair 2 "200 iters in" "" ibv_rc_pingpong $ipv4 -c -e -n 200
-for test in ib_write_bw ib_read_bw ib_send_bw; do pair 2 "^ 65536 +200 " "" $test -x 3 -n 200; done
-pair 2 "^ 8 +200 " "" ib_atomic_bw -x 3 -n 200
-pair 2 "^ 65536 +800 " "" ib_write_bw -x 5 -q 4 -n 200
-pair 2 "^ Mtu +: 1024" "" ib_write_bw -x 3 -n 200
+for test in ib_write_bw ib_read_bw ib_send_bw; do pair 2 "^ 65536 +200 " "" $test -F -x 3 -n 200; done
+pair 2 "^ 8 +200 " "" ib_atomic_bw -F -x 3 -n 200
+pair 2 "^ 65536 +800 " "" ib_write_bw -F -x 5 -q 4 -n 200
+pair 2 "^ Mtu +: 1024" "" ib_write_bw -F -x 3 -n 200
 pings 10.77.0.1
 pings fd00:77::1
 test_that "mckey to the other machine" says 2 'data transfers complete' multicast
 pair 2 "1000 iters in" "--loss 0.01" ibv_rc_pingpong $ipv4 -c -n 1000
-pair 2 "^ 65536 +100 " "--loss 0.01" ib_write_bw -x 3 -n 100
+pair 2 "^ 65536 +100 " "--loss 0.01" ib_write_bw -F -x 3 -n 100
 kill $capture
 wait $capture
 test_that "each ICRC" prints "some IPv4, some IPv6, 10 to groups, 0 wrong" cat "$folder/icrc"
 
 set_mtu 9000
 limit_segments 65535
-pair 2 "^ Mtu +: 4096" "" ib_write_bw -x 3 -n 1000
+pair 2 "^ Mtu +: 4096" "" ib_write_bw -F -x 3 -n 1000
 pair 2 "200 iters in" "" ibv_rc_pingpong $ipv6 -c -n 200 -m 4096
 exit $failed

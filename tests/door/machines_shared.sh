@@ -33,11 +33,11 @@ ready() { listens "$1" || cm_listens "$1"; }
 for count in 2 4; do
   test_that "$count pairs of rc_pingpong" at_once $count "300 iters in" ibv_rc_pingpong $ipv4 -c -n 300
   test_that "$count pairs of ud_pingpong" at_once $count "300 iters in" ibv_ud_pingpong $ipv4 -c -n 300 -s 1024
-  test_that "$count pairs of write_bw" at_once $count "^ 65536 +400 " ib_write_bw -x 3 -q 4 -n 100
+  test_that "$count pairs of write_bw" at_once $count "^ 65536 +400 " ib_write_bw -F -x 3 -q 4 -n 100
 done
 test_that "2 pairs of rc_pingpong by IPv6" at_once 2 "300 iters in" ibv_rc_pingpong $ipv6 -c -n 300
-test_that "4 pairs with 64 connections" at_once 4 "^ 4096 +6400 " ib_write_bw -x 3 -q 64 -n 100 -s 4096
-test_that "2 pairs of read_bw by rdma_cm" at_once 2 "^ 65536 +100 " ib_read_bw -x 3 -n 100 -R
+test_that "4 pairs with 64 connections" at_once 4 "^ 4096 +6400 " ib_write_bw -F -x 3 -q 64 -n 100 -s 4096
+test_that "2 pairs of read_bw by rdma_cm" at_once 2 "^ 65536 +100 " ib_read_bw -F -x 3 -n 100 -R
 
 # Members of a group: two at the address of the other machine, one at that of the sender, and one with an address of the
 # network of the machine. Each gets the ten messages.
@@ -108,8 +108,8 @@ pair() {
 }
 for from in a c; do
   for service in rc uc ud srq; do pair $from 2 "200 iters in" ibv_${service}_pingpong $ipv4 -c -n 200; done
-  pair $from 2 "^ 65536 +200 " ib_write_bw -x 3 -n 200
-  pair $from 2 "^ 65536 +200 " ib_read_bw -x 3 -n 200 -R
+  pair $from 2 "^ 65536 +200 " ib_write_bw -F -x 3 -n 200
+  pair $from 2 "^ 65536 +200 " ib_read_bw -F -x 3 -n 200 -R
 done
 pair a 2 "200 iters in" ibv_rc_pingpong $ipv6 -c -n 200
 

@@ -14,12 +14,12 @@ for options in "rc" "rc -e" "uc" "ud" "srq -e" "rc -o"; do
   pair 2 "200 iters in" "ibv_${service}_pingpong" -g 3 -c -n 200 $option
 done
 pair 2 "^success$" ibv_xsrq_pingpong -g 3 -n 200
-pair 2 "^ 65536 +200 " ib_send_bw -d mlx5_0 -x 3 -c XRC -n 200
+pair 2 "^ 65536 +200 " ib_send_bw -F -d mlx5_0 -x 3 -c XRC -n 200
 # UC does not retransmit: the receiver keeps up, or the sender waits.
-pair 2 "^ 65536 +2000 " ib_send_bw -d mlx5_0 -x 3 -c UC -n 2000
-for test in ib_write_bw ib_read_bw ib_send_bw; do pair 2 "^ 65536 +200 " $test -d mlx5_0 -x 3 -n 200; done
-pair 2 "^ 8 +200 " ib_atomic_bw -d mlx5_0 -x 3 -n 200
-pair 2 "^ 65536 +3200 " ib_write_bw -d mlx5_0 -x 3 -q 16 -n 200
+pair 2 "^ 65536 +2000 " ib_send_bw -F -d mlx5_0 -x 3 -c UC -n 2000
+for test in ib_write_bw ib_read_bw ib_send_bw; do pair 2 "^ 65536 +200 " $test -F -d mlx5_0 -x 3 -n 200; done
+pair 2 "^ 8 +200 " ib_atomic_bw -F -d mlx5_0 -x 3 -n 200
+pair 2 "^ 65536 +3200 " ib_write_bw -F -d mlx5_0 -x 3 -q 16 -n 200
 # IPv6: the link-local address of a process.
 pair 2 "200 iters in" ibv_rc_pingpong -g 1 -c -n 200
 
