@@ -73,11 +73,11 @@ class RoceMulticast {
 
   /// As RoceSocket::receive(), for each group whose socket is readable. One call of the kernel
   /// finds these. A packet waits for one call: a socket stays readable until it has none left.
-  template <class Heard>
-  std::size_t receive(fabric::Port& port, std::size_t frames, Heard&& heard) {
+  template <class OnSource>
+  std::size_t receive(fabric::Port& port, std::size_t frames, OnSource&& on_source) {
     std::size_t count = 0;
     for (const auto* const member : find_readable()) {
-      count += member->socket->receive(port, *member->reader, frames, heard);
+      count += member->socket->receive(port, *member->reader, frames, on_source);
     }
     return count;
   }
