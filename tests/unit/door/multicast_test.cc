@@ -17,6 +17,7 @@
 #include "driver/verbs/verbs.h"
 #include "fabric/recorder.h"
 #include "fabric/switch.h"
+#include "hub/group_address.h"
 #include "hub/loopback_address.h"
 #include "hub/open_roce_socket.h"
 #include "hub/roce_link.h"
@@ -32,12 +33,6 @@ constexpr std::size_t kGrh = 40, kSlot = 2048;
 constexpr unsigned kSlots = 8;
 
 using Messages = std::vector<std::vector<std::byte>>;
-
-wire::Gid group_address(unsigned number) {
-  const auto pid = static_cast<unsigned>(::getpid());
-  return wire::Gid::from_ipv4(238, static_cast<std::uint8_t>(1 + pid / 256 % 250),
-                              static_cast<std::uint8_t>(pid), static_cast<std::uint8_t>(number));
-}
 
 class Machine {
  public:
@@ -135,7 +130,7 @@ class MulticastTest : public testing::Test {
       b_.progress();
     }
   }
-  const wire::Gid group_ = group_address(1);
+  const wire::Gid group_ = hub::group_address(1);
   Machine a_{1}, b_{2};
   Program sender_{a_}, first_{b_}, second_{b_};
 };
