@@ -40,21 +40,26 @@ const fabric::NetworkFaults::Counters& Network::add_fault(std::string_view rule)
   return *faults_.find(faults_.add(*std::move(parsed)))->counters;
 }
 
-util::Time Network::run(util::Time now) {
-  auto next = subnet_ ? subnet_->run(now) : util::kNever;
+/// Delivers the frames whose delay is over. Before any function runs: it may free the memory that
+/// frames refer to, and a frame that came after its run would wait for the next event.
+void Network::release(util::Time now) {
   for (auto& slot : slots_) {
     if (slot.function != nullptr) slot.function->note_time(now);
     if (slot.link) slot.link->handle_timeout(now);
   }
-  // Before any function runs: it may free the memory that frames refer to, and a frame that came
-  // after its run would wait for the next event.
   switch_.deliver(kEverything);
+}
+
+util::Time Network::run(util::Time now) {
+  auto next = subnet_ ? subnet_->run(now) : util::kNever;
+  if (options_.virtual_time) release(now);
   for (auto& slot : slots_) {
     if (slot.function != nullptr) next = std::min(next, slot.function->run(now));
     // A delivered frame may make work for a function that has already run.
     if (switch_.has_work()) next = now;
     switch_.deliver(kEverything);
   }
+  if (!options_.virtual_time) return next;  // there are no links
   for (const auto& slot : slots_) {
     if (slot.link) next = std::min(next, slot.link->next_event());
   }

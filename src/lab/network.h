@@ -82,6 +82,8 @@ class Network {
     pcie::Function* function = nullptr;
   };
 
+  void release(util::Time now);
+
   const Options options_;
   fabric::Switch switch_;
   std::optional<subnet::Subnet> subnet_;  ///< only with an InfiniBand link
